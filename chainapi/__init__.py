@@ -13,12 +13,12 @@ from chainapi._version import __version__
 if TYPE_CHECKING:
     from chainapi._api.catalogue import ROUTES, WRITES
     from chainapi._api.view import SessionView
+    from chainapi._limits.view import Limit
     from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
     from chainapi.client.pages import Pages
-    from chainapi.core.limits.limit import Limit
     from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
@@ -57,7 +57,7 @@ _MODULES = {
     "Checkpoint": "core.paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
-    "Limit": "core.limits.limit",
+    "Limit": "_limits.view",
     "MemoryStore": "client.cache",
     "MetricPage": "client.page",
     "MetricPoint": "models.metrics",

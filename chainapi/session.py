@@ -19,6 +19,7 @@ from chainapi.client.config import (
     Provider,
     Secret,
     Unconfigured,
+    plans,
     resolve,
     trusted,
 )
@@ -38,11 +39,11 @@ from chainapi.errors import ConfigurationError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi._limits.view import Limit
     from chainapi.client.gates import Gates
     from chainapi.client.service import Service
     from chainapi.client.telemetry import Telemetry
     from chainapi.core.events import Event
-    from chainapi.core.limits.limit import Limit
     from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
@@ -84,6 +85,9 @@ class Session(SessionView):
         max_in_flight: requests to each service that may be without a response at once; 100 by default, which
             the sessions of one gate share.
         limits: known limits of "metrics" or "data", for services that send no RateLimit fields.
+        plan: your published plan: "unauthenticated", "free", "base", "growth" or "pro", for both services, or
+            by service as in ``{"data": "free"}``; by default the variable CHAINAPI_PLAN. It sets the units of
+            a minute and a day, until responses contradict it.
         probe: whether one request may be sent early, to learn when an exhausted quota is available again.
         max_body: most bytes of a decompressed response; 8 MiB by default.
         ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
@@ -130,6 +134,7 @@ class Session(SessionView):
         rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int | None = None,
         limits: Mapping[str, Sequence[Limit]] | None = None,
+        plan: str | Mapping[str, str] | None = None,
         probe: bool = True,
         max_body: int | None = None,
         ssl_context: ssl.SSLContext | None = None,
@@ -186,7 +191,7 @@ class Session(SessionView):
             tag=tag_of(tag),
             timeout=options.timeout,
         )
-        known = _limits(limits)
+        known = _limits(limits, plans(plan))
         try:
             configs = resolve(
                 provider,
@@ -203,7 +208,9 @@ class Session(SessionView):
                 services[name] = config
             else:
                 events = parts.ServiceEvents(name, emit)
-                member = make_member(on_wait=events.on_wait, limits=known.get(name, ()))
+                member = make_member(
+                    on_wait=events.on_wait, on_plan=events.on_plan, limits=known.get(name, ())
+                )
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
@@ -303,11 +310,14 @@ def _lifetime(value: object) -> float:
     return value.total_seconds()
 
 
-def _limits(limits: object) -> Mapping[str, Sequence[Limit]]:
-    if limits is None:
+def _limits(limits: object, plans: Mapping[str, str]) -> Mapping[str, Sequence[Limit]]:
+    if limits is None and not plans:
         return {}
-    from chainapi.core.limits.limit import limits_of
+    from chainapi._limits.view import limits_of, plan_limits
 
-    if not isinstance(limits, Mapping) or not set(limits) <= {"metrics", "data"}:
+    given = {} if limits is None else limits
+    if not isinstance(given, Mapping) or not set(given) <= {"metrics", "data"}:
         raise ConfigurationError("limits must map 'metrics' or 'data' to a sequence of Limit")
-    return {name: limits_of(f"limits[{name!r}]", known) for name, known in limits.items()}
+    known = {name: limits_of(f"limits[{name!r}]", own) for name, own in given.items()}
+    published = {name: plan_limits(name, plan) for name, plan in plans.items()}
+    return {name: (*known.get(name, ()), *published.get(name, ())) for name in ("metrics", "data")}

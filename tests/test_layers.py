@@ -67,6 +67,7 @@ PURE_NAMES = {  # of modules that are not pure as a whole
         "timedelta",
         "timezone",
     },  # as values: calls of a clock are found
+    "email.utils": {"parsedate_to_datetime"},
     "http": {"HTTPStatus"},
 }
 CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urandom", "uuid4", "uuid1"}

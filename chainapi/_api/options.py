@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chainapi._limits.queue import WaitingLimit
+from chainapi._limits.ask import WaitingLimit
 from chainapi._text import closest, quoted
 from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import boolean, one_of, seconds_of, tag_of, whole_number

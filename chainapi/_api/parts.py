@@ -15,7 +15,6 @@ from chainapi.client.gates import LoopGates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
 from chainapi.core.call import CallOptions, CallSettings
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget
 
@@ -25,7 +24,6 @@ __all__ = [
     "Connection",
     "DataAPI",
     "Emitter",
-    "Limit",
     "LoopGates",
     "Member",
     "MetricsAPI",

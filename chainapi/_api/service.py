@@ -28,7 +28,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.snapshot import QuotaSnapshot
+    from chainapi._limits.view import QuotaSnapshot
 
 __all__ = ["ServiceAPI"]
 

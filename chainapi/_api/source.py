@@ -18,7 +18,6 @@ from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service
 from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, Exchange, GivenUp
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.position import Beginning, Start
@@ -36,7 +35,7 @@ from chainapi.errors import (
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.estimate import Estimate
+    from chainapi._limits.view import Estimate, Limit
 
 __all__ = ["ListSource", "open_list"]
 
@@ -249,7 +248,7 @@ class ListSource:
 
     def seconds_left(self, requests: float) -> float:
         """Return the least seconds until further requests have left, by the quota."""
-        from chainapi.core.limits.estimate import seconds_left
+        from chainapi._limits.view import seconds_left
 
         service = self._service
         return seconds_left(requests, service.price(self._query), self._connection.snapshot(service))
@@ -262,8 +261,7 @@ class ListSource:
                 cost of a request.
 
         """
-        from chainapi.core.limits.estimate import estimate
-        from chainapi.core.limits.limit import limits_of
+        from chainapi._limits.view import estimate, limits_of
 
         query, service = self._query, self._service
         size = query.page_size if page_size is None else page_size

@@ -20,7 +20,7 @@ __all__ = ["SpecifiedMetrics"]
 class SpecifiedMetrics(ServiceAPI):
     """Route of the specification that the public Metrics API has left."""
 
-    # Section 2: a point for each timestamp, newest first.
+    # Section 2: a point for each timestamp, newest first. It names no price: limits count requests there.
     @endpoint(
         Route(
             "/v1/avg_tps/{chainId}",

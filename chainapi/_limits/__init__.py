@@ -1,1 +1,1 @@
-"""Rate limits: when a request may leave. All of it is pure but for `gate`."""
+"""When a request may leave. All of it is pure but for `gate` and `member`."""

@@ -12,7 +12,8 @@ from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field
 
-from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter
+from chainapi._limits.ask import Group
+from chainapi._limits.queue import SHARE, Flow, Line, Queue, Waiter
 from chainapi.core.limits.quota import Quota
 
 __all__ = ["CLOSE", "Deadlines"]

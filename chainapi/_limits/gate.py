@@ -22,15 +22,15 @@ from weakref import WeakSet
 
 from attrs import define, evolve, field
 
+from chainapi._limits.ask import Ask, Group, Wait, WaitingLimit, share
 from chainapi._limits.deadlines import CLOSE, Deadlines
+from chainapi._limits.headers import RateLimitInfo
 from chainapi._limits.member import MAX_IN_FLIGHT, Member, Settings
-from chainapi._limits.queue import Ask, Group, Queue, Wait, Waiter, WaitingLimit, share
+from chainapi._limits.queue import Queue, Waiter
 from chainapi._limits.spenders import Account, Spenders
-from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QuotaWaitError
 
@@ -82,8 +82,8 @@ class AnyGate(Protocol):
         """Return the permit to send now; None if the gate does not know at once."""
         ...
 
-    def price(self, route: str, prior: float | None) -> float:
-        """Return the known cost of a request."""
+    def price(self, route: str, prior: float | None) -> float | None:
+        """Return the known cost of a request; None if nothing shows it."""
         ...
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
@@ -184,6 +184,8 @@ class Permit:
             gate.deadlines.refused()
         else:  # the reservation may have held more than the cost
             account.units += gate.quota.costs.shown(reservation.route, reservation.prior)
+        if gate.quota.contradicted:
+            gate.report_plans()
         gate.advance()
         return verdict
 
@@ -334,9 +336,9 @@ class Gate:
         """Whether requests wait although none is in flight."""
         return bool(self.queue.waiting) and not self.quota.in_flight
 
-    def price(self, route: str, prior: float | None) -> float:
+    def price(self, route: str, prior: float | None) -> float | None:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        return self.quota.costs.shown(route, prior)
+        return self.quota.costs.known_price(route, prior)
 
     def snapshot(self, member: Member | None = None) -> QuotaSnapshot:
         """Return the known state of the quota; call it inside a running loop only."""
@@ -358,6 +360,13 @@ class Gate:
         if (members := self._members.get(member.settings)) is not None:
             members.discard(member)
         self._agree()
+
+    def report_plans(self) -> None:
+        """Report the plans that responses contradicted to the sessions that named them."""
+        for member in [member for members in self._members.values() for member in members]:
+            for name, announced in self.quota.contradicted:
+                member.end_plan(name, announced.quota, announced.window)
+        self.quota.contradicted.clear()
 
     def _agree(self) -> None:
         """Use the largest `max_in_flight` and `max_stop`; probe only if all allow it."""
@@ -496,7 +505,7 @@ class Gate:
             self._set_timer()
 
     def _cost(self, turn: _Turn) -> float:
-        return self.price(turn.ask.route, turn.ask.cost)
+        return self.quota.costs.shown(turn.ask.route, turn.ask.cost)
 
     def _set_timer(self) -> None:
         self._timer.set(min(self.queue.wakes_at, self.deadlines.check_at))

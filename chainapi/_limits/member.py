@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chainapi._limits.queue import Group, Wait
-from chainapi._limits.spenders import Account
-from chainapi.core.limits.limit import Limit, whole
+from chainapi._limits.ask import Group, Wait
 from chainapi.errors import QueueFullError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
+
+    from chainapi._limits.spenders import Account
+    from chainapi._limits.view import Limit
 
 __all__ = ["MAX_IN_FLIGHT", "Ceiling", "Member", "Settings", "is_rate"]
 
@@ -43,6 +44,8 @@ class Member:
         limits: limits that the service does not announce; they hold for the whole gate from then on.
         probe: False on one open session holds for the whole gate.
         max_stop: the longest of the open sessions holds for the whole gate.
+        on_plan: called once, when responses contradict the plan among `limits`: with its name, and the amount
+            and window that they announce.
         on_wait: called as ``on_wait(reason=, seconds=, waiting=)`` when these requests begin to wait for a
             known time of a second or more; the reason is ``"stop"``, ``"quota"`` or ``"rate"``.
         now: the wall clock in Unix seconds, for errors and snapshots.
@@ -63,6 +66,7 @@ class Member:
         probe: bool = True,
         max_stop: float | None = None,
         on_wait: Callable[..., None] | None = None,
+        on_plan: Callable[[str, float | None, float | None], None] | None = None,
         now: Callable[[], float] = time.time,
         process: str = "",
         tag: str = "",
@@ -80,6 +84,8 @@ class Member:
         in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
         self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
+        self.on_plan = on_plan
+        self.plan = next((limit.plan for limit in self.limits if limit.plan), "")
         self.now = now
         self.wait = Wait()  # that is known
         self._reported = Wait()  # last, to `on_wait`
@@ -96,6 +102,13 @@ class Member:
             self.group = self._common
         else:
             self.group = Group(inf if most is None else most, None if ceiling is None else ceiling.wait)
+
+    def end_plan(self, name: str, limit: float | None, window: float | None) -> None:
+        """Drop the plan if it has that name, and call the listener."""
+        if name and name == self.plan:
+            self.plan, self.limits = "", tuple(one for one in self.limits if not one.plan)
+            if self.on_plan is not None:
+                self.on_plan(name, limit, window)
 
     def too_long(self, seconds: float, max_wait: float | None, left: float | None) -> QuotaWaitError:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""
@@ -118,12 +131,13 @@ class Ceiling:
     """Ceiling of a session: a token bucket for its requests, besides the quota."""
 
     def __init__(self, rate: Limit | AsyncLimiter) -> None:
-        self._counts_units = isinstance(rate, Limit) and rate.units
-        if isinstance(rate, Limit):
-            from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
+        from aiolimiter import AsyncLimiter  # imported here, because most sessions have no ceiling
 
-            rate = AsyncLimiter(*whole(rate))  # a bucket must hold a whole request
-        self._bucket = rate
+        from chainapi._limits.view import whole
+
+        self._counts_units: bool = getattr(rate, "units", False)  # an AsyncLimiter counts requests
+        # A bucket must hold a whole request.
+        self._bucket = rate if isinstance(rate, AsyncLimiter) else AsyncLimiter(*whole(rate))
 
     def toll(self, units: float, requests: float = 1.0) -> float:
         """Return the tokens that requests with `units` units of the quota cost."""
@@ -166,6 +180,8 @@ class Ceiling:
 
 def is_rate(value: object) -> bool:
     """Return whether a value can be a `rate`; does not import aiolimiter."""
+    from chainapi._limits.view import Limit  # imported here, because most sessions have no ceiling
+
     if isinstance(value, Limit):
         return True
     aiolimiter = sys.modules.get("aiolimiter")

@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-from attrs import define, field, frozen
+from attrs import define, field
 
-__all__ = ["MOST_SPENDERS", "OTHER", "Account", "Spender", "Spenders"]
+from chainapi._limits.view import Spender
+
+__all__ = ["MOST_SPENDERS", "OTHER", "Account", "Spenders"]
 
 MOST_SPENDERS = 256
 FORGOTTEN = 32  # accounts that are added up at once, so that it is rarely done
 OTHER = "other"  # tag of the spenders that are added up
-
-
-@frozen
-class Spender:
-    """Requests and units of one process and tag, since the gate began.
-
-    Attributes:
-        process: name of the process, if several share the quota; else "".
-        tag: the ``tag=`` of the call or of its session; "" without one.
-        requests: requests that were sent and ended.
-        units: units that the service charged for them, as far as their costs are known.
-        refusals: those among the requests that the service refused with 429.
-        in_flight: requests without a response.
-        waiting: requests that wait for quota.
-
-    """
-
-    process: str
-    tag: str
-    requests: int = 0
-    units: float = 0.0
-    refusals: int = 0
-    in_flight: int = 0
-    waiting: int = 0
 
 
 @define(eq=False, repr=False)

@@ -39,6 +39,7 @@ __all__ = [
     "Flag",
     "Hidden",
     "Many",
+    "Plan",
     "Rows",
     "Seconds",
     "app",
@@ -86,6 +87,7 @@ Amount = Annotated[int, Parameter(validator=Number(gte=0))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
 Deployment = Literal["specification", "public"]  # the names of `Provider.NAMES`
+Plan = Literal["unauthenticated", "free", "base", "growth", "pro"]  # the names of `PLANS`
 
 
 @Parameter(name="*", group="Connection")
@@ -99,6 +101,7 @@ class ConnectionOptions:
         metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
         api_key_header: Name of the header of the key, instead of CHAINAPI_API_KEY_HEADER.
+        plan: Published plan of the key, instead of CHAINAPI_PLAN.
         max_wait: Seconds that a page may wait for the rate limit; unlimited by default.
         timeout: Seconds for one request.
         deadline: Seconds for a page with its waits and retries.
@@ -110,6 +113,7 @@ class ConnectionOptions:
     metrics_base_url: str | None = None
     data_base_url: str | None = None
     api_key_header: str | None = None
+    plan: Plan | None = None
     max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
     deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None

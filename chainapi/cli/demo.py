@@ -13,13 +13,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.cli.plot import print_chart
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
 from chainapi.client.pages import Pages
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session

@@ -14,13 +14,13 @@ from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
+from chainapi._limits import view
+from chainapi._limits.view import Estimate, Limit, plan_limits
 from chainapi._text import quoted
-from chainapi.cli.common import Flag, Hidden, Many, Rows, refuse
+from chainapi.cli.common import Flag, Hidden, Many, Plan, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
+from chainapi.client.config import plans
 from chainapi.core.duration import DAY, HOUR, MINUTE
-from chainapi.core.limits import estimate as arithmetic
-from chainapi.core.limits.estimate import Estimate
-from chainapi.core.limits.limit import Limit
 from chainapi.errors import ConfigurationError
 
 __all__ = ["estimate", "read_limit"]
@@ -40,6 +40,7 @@ def estimate(
     *values: Value,
     rows: Rows,
     page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    plan: Plan | None = None,
     limit: Many = None,
     sources: Rows = 1,
     json: Flag = False,
@@ -48,14 +49,15 @@ def estimate(
     """Estimate the requests, compute units and minutes that rows of a route cost.
 
     The output also has the share of a day's limit. The command sends nothing
-    and needs no key: the cost of a request is a part of the route.
+    and needs no key: the published cost of a request is a part of the route.
 
     Args:
         route: The name of a route, such as data.evm.blocks.
         values: Values of the parameters in its path; optional, and checked.
         rows: Rows of each source.
         page_size: Rows per page; by default the maximum of the route.
-        limit: A limit of the plan as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
+        plan: Published plan, instead of CHAINAPI_PLAN.
+        limit: A further limit as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
         sources: Number of lists to walk, such as chains or addresses.
         json: JSON instead of a table; the default if the output is not a terminal.
         terminal: The streams of the command.
@@ -67,19 +69,26 @@ def estimate(
         )
     endpoint = resolve(route)
     read_values(route, values, whole=False)
-    limits = [read_limit(text) for text in limit or []]
+    service = route.partition(".")[0]
+    named = plans(plan).get(service)
+    published = () if named is None else plan_limits(service, named)
+    limits = [*published, *map(read_limit, limit or [])]
     size = _page_size(route, endpoint, page_size)
     price = units_of(route, endpoint.route)
     # The last page of each source is not shared with the next source.
     rows_sent = sources * ceil(rows / size) * size
-    cost = arithmetic.estimate(rows_sent, size, 1 if price is None else price, limits)
-    record = {"route": route, "rows": rows, "sources": sources, "page_size": size, **asdict(cost)}
+    cost = view.estimate(rows_sent, size, price, limits)
+    walk = {"route": route, "rows": rows, "sources": sources, "page_size": size}
+    record = {**walk, **asdict(cost), "plan": named}
     if json or not terminal.interactive:
         terminal.line(record)
         return
     table = Table(box=None, show_header=False, pad_edge=False)
     for name, value in _shown(cost, endpoint.route.weight).items():
         table.add_row(name, value)
+    if published:
+        minute, day = published
+        table.add_row("plan", f"{named}: {minute.amount:,.0f} units a minute, {day.amount:,.0f} a day")
     terminal.console.print(table)
 
 
@@ -96,13 +105,12 @@ def _page_size(name: str, endpoint: Endpoint, given: int | None) -> int:
 
 
 def _shown(cost: Estimate, weight: str | None) -> dict[str, str]:
-    each = f"a request is {weight}" if weight else "its weight is not known: assumed to be 1"
-    share = cost.day_share
+    units, minutes, share = cost.units, cost.minutes, cost.day_share
     return {
         "requests": f"{cost.requests:,}",
-        "units": f"{cost.units:,} ({each})",
-        "minutes": f"{cost.minutes:,.1f} at least",
-        "share of a day": "not known: no --limit of a day or more" if share is None else f"{share:.1%}",
+        "units": "unknown: no weight is published" if units is None else f"{units:,} (a request is {weight})",
+        "minutes": "unknown" if minutes is None else f"{minutes:,.1f} at least",
+        "share of a day": "unknown: no limit of a day or more" if share is None else f"{share:.1%}",
     }
 
 

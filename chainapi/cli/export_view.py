@@ -21,7 +21,7 @@ from chainapi.core.duration import in_words
 from chainapi.models.exact_json import ascii_json
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.snapshot import QuotaSnapshot
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.export.progress import ExportProgress
 
 __all__ = ["ExportView", "Shown"]

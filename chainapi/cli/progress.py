@@ -8,9 +8,9 @@ from datetime import datetime, timedelta
 
 from attrs import define, field
 
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.cli.wording import counted
 from chainapi.core.events import Event, PageReceived, RequestSent, ResponseReceived
-from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Progress", "Traffic", "pause", "waits"]
 

@@ -12,14 +12,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from chainapi._limits.spenders import Spender
+from chainapi._limits.view import QuotaSnapshot, Spender
 from chainapi.cli.common import Deployment, Flag, Hidden
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell
 from chainapi.cli.terminal import Terminal
 from chainapi.client.config import resolve
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]
@@ -81,6 +80,7 @@ def record(shared: SharedQuota) -> dict[str, Any]:
         "limit": snapshot.limit,
         "remaining": snapshot.remaining,
         "window": snapshot.window,
+        "plan": snapshot.plan or None,
         "stopped_for": snapshot.stopped_for,
         "reset_in": snapshot.reset_in,
         "waiting": snapshot.waiting,
@@ -127,7 +127,12 @@ def _state(snapshot: QuotaSnapshot) -> str:
     left = "not known yet what is left"
     if snapshot.remaining is not None and snapshot.limit is not None:
         left = f"{snapshot.remaining:,.0f} of {snapshot.limit:,.0f} left ({snapshot.policy})"
-    parts = [left, f"{snapshot.waiting:,} waiting", f"{snapshot.in_flight:,} in flight"]
+    parts = [
+        left,
+        *([f"plan {snapshot.plan}"] if snapshot.plan else []),
+        f"{snapshot.waiting:,} waiting",
+        f"{snapshot.in_flight:,} in flight",
+    ]
     return ", ".join([*parts, *([waits(snapshot)] if pause(snapshot) else [])])
 
 

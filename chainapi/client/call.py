@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 
 from msgspec import Struct, field
 
-from chainapi._limits.queue import Ask
+from chainapi._limits.ask import Ask
+from chainapi._limits.headers import read_limits
 from chainapi.client.emitter import CallEvents
 from chainapi.client.service import Service
 from chainapi.client.timeouts import Timeout, Timeouts
@@ -27,7 +28,6 @@ from chainapi.core.call import (
     SentAt,
 )
 from chainapi.core.http import Response
-from chainapi.core.limits.headers import read_limits
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.errors import (

@@ -157,6 +157,31 @@ def resolve(
     return metrics, data
 
 
+def plans(given: object, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
+    """Return the name of the published plan of each service that has one.
+
+    The argument is one name for both, or maps services to names; None is the variable CHAINAPI_PLAN.
+
+    Raises:
+        ConfigurationError: a plan of that name is not published.
+
+    """
+    shown = "plan"
+    if given is None:
+        shown, given = _variable("plan"), environment.get(_variable("plan"), "").strip()
+        if not given:
+            return {}
+    from chainapi._limits.view import PLANS  # most sessions name no plan
+
+    named = given if isinstance(given, Mapping) else {"metrics": given, "data": given}
+    if named.keys() <= {"metrics", "data"} and all(name in [*PLANS] for name in named.values()):
+        return dict(named)
+    raise ConfigurationError(
+        f"{shown}={quoted(given)} is no published plan, nor maps 'metrics' or 'data' to one: the names are"
+        f" {', '.join(PLANS)}"
+    )
+
+
 def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, bool]:
     """Return the provider, and whether it is an argument."""
     if isinstance(given, Provider):

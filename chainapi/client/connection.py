@@ -12,7 +12,7 @@ from weakref import WeakValueDictionary
 from attrs import define, field
 from msgspec.structs import replace
 
-from chainapi._limits.queue import WaitingLimit
+from chainapi._limits.ask import WaitingLimit
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates
 from chainapi.client.service import Service
@@ -23,10 +23,10 @@ from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.client.call import CallRunner
     from chainapi.client.reuse import ResponseReuse
     from chainapi.client.timeouts import Timeouts
-    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Connection"]
 

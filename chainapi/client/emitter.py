@@ -25,7 +25,8 @@ WORTH_AN_EVENT = 0.01  # seconds: a shorter wait of a call has no event
 
 # Logged at INFO, because the person who runs a program can act on them; all others at DEBUG.
 _NOTABLE = frozenset(
-    {"KeyNotUnique", "LoopFound", "OrderBroken", "Restarted", "RetryScheduled", "TokenRenewed", "WaitBegan"}
+    {"KeyNotUnique", "LoopFound", "OrderBroken", "PlanContradicted", "Restarted", "RetryScheduled"}
+    | {"TokenRenewed", "WaitBegan"}
 )
 
 
@@ -88,6 +89,16 @@ class ServiceEvents:
         """
         loop = asyncio.get_running_loop()
         loop.call_soon(self._begin_wait, reason, seconds, loop.time() + seconds)
+
+    def on_plan(self, plan: str, limit: float | None, window: float | None) -> None:
+        """Emit soon that responses contradict a plan; the listener of a `Member`."""
+        asyncio.get_running_loop().call_soon(self._end_plan, plan, limit, window)
+
+    def _end_plan(self, plan: str, limit: float | None, window: float | None) -> None:
+        if self.emit:
+            from chainapi.core.events import PlanContradicted
+
+            self.emit(PlanContradicted(self.service, plan, limit, window))
 
     def _begin_wait(self, reason: str, seconds: float, until: float) -> None:
         """Emit a wait, and end the one that is running.

@@ -13,13 +13,15 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
-from chainapi._limits.gate import AnyGate, Gate
 from chainapi.client.config import Secret, ServiceConfig
+
+if TYPE_CHECKING:
+    from chainapi._limits.gate import AnyGate, Gate
 
 __all__ = ["Gates", "LoopGates", "OwnGates"]
 
@@ -65,7 +67,7 @@ class _Gates(Struct, eq=False):
     def get(self, place: Place) -> Gate:
         gate = self.known.get(place)
         if gate is None:
-            gate = self.known[place] = Gate()
+            gate = self.known[place] = _new_gate()
         self.keep(place, gate)
         return gate
 
@@ -97,7 +99,7 @@ class OwnGates:
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """See `Gates.open`."""
-        return Gate()
+        return _new_gate()
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`."""
@@ -121,16 +123,24 @@ class LoopGates(Struct, frozen=True, eq=False):
             try:
                 gates = _LOOPS.setdefault(loop, _Gates())
             except TypeError:  # a loop without weak references: its gates would never be freed
-                return Gate()
+                return _new_gate()
             return gates.get(_place(service, self.transport))
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`: the loop remembers the gates used last."""
+        from chainapi._limits.gate import Gate
+
         place = _place(service, self.transport)
         with _LOCK:
             gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
             if gates is not None and isinstance(gate, Gate):
                 gates.keep(place, gate)
+
+
+def _new_gate() -> Gate:
+    from chainapi._limits.gate import Gate  # imported here: no rule of quotas is needed before
+
+    return Gate()
 
 
 def _place(service: ServiceConfig, transport: object) -> Place:

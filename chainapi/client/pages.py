@@ -10,7 +10,6 @@ from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import boolean, whole_numbers
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.checkpoint import Checkpoint
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval
@@ -24,11 +23,11 @@ if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
+    from chainapi._limits.view import Estimate, Limit
     from chainapi._tables.types import Amounts
     from chainapi.client.follow import Follow
     from chainapi.client.split import Split
     from chainapi.client.tables import Tables
-    from chainapi.core.limits.estimate import Estimate
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 
@@ -419,8 +418,7 @@ class Pages(Generic[T]):
 
         Args:
             rows: number of rows wanted.
-            limits: the limits of the plan, in units, with or without ``units=True``; else those passed to the
-                session.
+            limits: the limits of the plan, in units with ``units=True``; else those of the session.
             page_size: rows a page, where the query has no page size; most routes give 10 by default.
 
         Raises:

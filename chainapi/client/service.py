@@ -28,10 +28,10 @@ from chainapi.models.sizes import LARGE
 if TYPE_CHECKING:
     from chainapi._limits.gate import AnyGate
     from chainapi._limits.member import Member
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.client.emitter import ServiceEvents
     from chainapi.client.telemetry import Telemetry
     from chainapi.client.transport import Transport
-    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Service"]
 
@@ -115,13 +115,9 @@ class Service:
         assert self._gate is not None  # noqa: S101 - a session joins before it sends
         return self._gate
 
-    def price(self, query: Query) -> float:
-        """Return the cost of a request in compute units, as far as it is known."""
-        if self._gate is not None:
-            return self._gate.price(query.route, query.cost)
-        from chainapi.core.limits.costs import Costs
-
-        return Costs().price(query.route, query.cost)
+    def price(self, query: Query) -> float | None:
+        """Return the cost of a request in compute units; None if nothing shows it."""
+        return query.cost if self._gate is None else self._gate.price(query.route, query.cost)
 
     def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota; inside a running loop only."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 from msgspec import Struct
 
 from chainapi.client.emitter import Emitter
-from chainapi.core.limits.limit import Limit
 from chainapi.core.paging.cursor import Cursor
 from chainapi.core.paging.ranges import Interval, Ranged
 from chainapi.core.paging.walk import Answer, Fetch, Walk
 from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
-    from chainapi.core.limits.estimate import Estimate
+    from chainapi._limits.view import Estimate, Limit
 
 __all__ = ["Numbered", "Ranges", "Source"]
 

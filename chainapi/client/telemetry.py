@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal, Protocol
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from chainapi._limits.view import QuotaSnapshot
     from chainapi.core.events import Event
-    from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Observed", "Telemetry", "set_default", "telemetry_of"]
 

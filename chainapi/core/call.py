@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from chainapi._limits.queue import Ask
+from chainapi._limits.ask import Ask, WaitingLimit
 from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
@@ -34,7 +33,7 @@ from chainapi.errors import (
 )
 
 if TYPE_CHECKING:
-    from chainapi._limits.queue import WaitingLimit
+    from chainapi._limits.headers import RateLimitInfo
     from chainapi.core.cache import ResponseCache
 
 __all__ = [
@@ -188,19 +187,16 @@ Command: TypeAlias = Ask | Send | Decode | Describe | Pause
 Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 
 
-_NO_LIMITS = RateLimitInfo()
-
-
 class Exchange(Private, Struct, eq=False):
     """Exchange: one request, its outcome, its limits and the gate's verdict.
 
-    The limits are those that the response announced. `elapsed` is the seconds from sending to the outcome,
-    and `age` is the seconds since the request was sent, for a response of a cache.
+    The limits are those that the response announced, None without one. `elapsed` is the seconds from sending
+    to the outcome, and `age` is the seconds since the request was sent, for a response of a cache.
     """
 
     sent: SentAt
     outcome: Response | APIConnectionError
-    limits: RateLimitInfo = _NO_LIMITS
+    limits: RateLimitInfo | None = None
     verdict: Verdict = Verdict.PASSED
     elapsed: float = 0.0
     age: float = 0.0
@@ -415,7 +411,10 @@ class CallFlow:
         self._doubt(failure, now)
         if response.status not in RETRIED_STATUSES:
             raise self.final(failure, now)
-        asked = min(hold(response.status, exchange.limits), self._settings.max_stop)
+        from chainapi._limits.headers import hold  # imported here: no response is read before
+
+        asked = 0.0 if exchange.limits is None else hold(response.status, exchange.limits)
+        asked = min(asked, self._settings.max_stop)
         return (yield from self._retry(failure, now, asked or None))
 
     def _refused(self, exchange: Exchange, error: str, messages: tuple[str, ...], now: float) -> None:
@@ -432,7 +431,9 @@ class CallFlow:
             again = self._state.route_refused(retry) and verdict is not Verdict.TOO_EXPENSIVE
         if verdict is Verdict.TOO_EXPENSIVE:
             messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
-        retry_after = limits.reset if limits.retry_after is None else limits.retry_after
+        retry_after = None if limits is None else limits.retry_after
+        if limits is not None and retry_after is None:
+            retry_after = limits.reset
         self.last = rate_limited(error, messages, retry_after)
         if not again:
             raise self.final(self.last, now)

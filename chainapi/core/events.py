@@ -17,6 +17,7 @@ __all__ = [
     "LoopFound",
     "OrderBroken",
     "PageReceived",
+    "PlanContradicted",
     "QuotaWaitBegan",
     "QuotaWaitEnded",
     "RequestSent",
@@ -163,6 +164,20 @@ class WaitEnded:
 
 
 @frozen
+class PlanContradicted:
+    """Event: responses contradict the session's `plan`, which does not count any more.
+
+    They announce the `limit` in a `window` of seconds, None if unknown. If those are the plan's, they count
+    requests and not units. What responses announce and show counts from here on.
+    """
+
+    service: str
+    plan: str
+    limit: float | None
+    window: float | None
+
+
+@frozen
 class PageReceived(CallEvent):
     """Event: a walk received a page of `rows` rows.
 
@@ -241,6 +256,7 @@ Event = (
     | RetryScheduled
     | WaitBegan
     | WaitEnded
+    | PlanContradicted
     | PageReceived
     | Restarted
     | TokenRenewed

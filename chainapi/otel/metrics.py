@@ -13,8 +13,8 @@ from weakref import WeakSet
 from attrs import frozen
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.client.telemetry import Observed
-from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["METRICS", "Attributes", "Instrument", "Metrics", "server_of"]
 

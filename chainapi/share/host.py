@@ -20,9 +20,9 @@ from attrs import define, field
 from msgspec.structs import replace
 
 from chainapi._limits.gate import Ask, Gate, Group, Member, Permit, WaitingLimit
+from chainapi._limits.headers import hold
+from chainapi._limits.view import Limit
 from chainapi.core.limits import verdict as verdicts
-from chainapi.core.limits.info import hold
-from chainapi.core.limits.limit import Limit
 from chainapi.core.share.messages import (
     VERSION,
     Acquire,
@@ -38,6 +38,7 @@ from chainapi.core.share.messages import (
     Join,
     Leave,
     Lost,
+    PlanEnded,
     Rate,
     Refused,
     State,
@@ -359,6 +360,7 @@ class _Peer:
             probe=message.probe,
             max_stop=message.max_stop,
             on_wait=partial(self._on_wait, message.session),
+            on_plan=partial(self._on_plan, message.session),
             process=self.process,
             tag=message.tag,
             group=self.group,
@@ -380,6 +382,9 @@ class _Peer:
 
     def _on_wait(self, session: int, *, reason: str, seconds: float, waiting: int) -> None:
         self.send(Waiting(session, reason, amount_of(seconds), waiting))
+
+    def _on_plan(self, session: int, plan: str, limit: float | None, window: float | None) -> None:
+        self.send(PlanEnded(session, plan, _capped(limit), _capped(window)))
 
     # --- permits ----------------------------------------------------------------------------
 
@@ -545,6 +550,10 @@ def _ask(message: Acquire, now: float) -> Ask:
     )
 
 
+def _capped(amount: float | None) -> float | None:
+    return None if amount is None else amount_of(amount)
+
+
 def _limit(rate: Rate) -> Limit:
-    amount, seconds, units = rate
-    return Limit(amount, seconds, units=units)
+    amount, seconds, units, plan = rate
+    return Limit(amount, seconds, units=units, plan=plan)

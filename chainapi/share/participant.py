@@ -20,13 +20,11 @@ from itertools import count
 from math import inf
 from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 
-from attrs import define, evolve, field
+from attrs import define, field
 from msgspec.structs import replace
 
 from chainapi._limits.gate import Ask, Member, Wait
-from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.limit import Limit
-from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
     VERSION,
@@ -40,6 +38,7 @@ from chainapi.core.share.messages import (
     Hello,
     Join,
     Leave,
+    PlanEnded,
     Rate,
     Refused,
     State,
@@ -212,14 +211,13 @@ class SharedGate:
     def acquire_now(self, ask: Ask, member: Member) -> None:
         """Return None: another process grants the permits."""
 
-    def price(self, route: str, prior: float | None) -> float:
+    def price(self, route: str, prior: float | None) -> float | None:
         """Return the known cost of a request of `route`; `prior` is the documented one."""
-        known = self._shown.costs.get(route)
-        return Costs().price(route, prior) if known is None else known
+        return self._shown.costs.get(route, prior)
 
     def snapshot(self, member: Member) -> QuotaSnapshot:
         """Return the state of the quota as the host last reported it."""
-        return evolve(self._shown, time=asyncio.get_running_loop().time(), unix_time=member.now())
+        return self._shown.at(asyncio.get_running_loop().time(), member.now())
 
     def join(self, member: Member) -> None:
         """Apply the settings of a session; its limits hold from now on."""
@@ -326,6 +324,8 @@ class SharedGate:
                 self._stop(message.seconds)
             case Waiting():
                 self._report_wait(message)
+            case PlanEnded():
+                self._end_plan(message)
             case State():
                 self._read_state(message, own=uplink.own)
             case Welcome():
@@ -354,6 +354,11 @@ class SharedGate:
         for member, joined in self._joined.items():
             if joined.session == message.session:
                 member.report_wait(Wait(now + message.seconds, message.reason), now, message.waiting)
+
+    def _end_plan(self, message: PlanEnded) -> None:
+        for member, joined in self._joined.items():
+            if joined.session == message.session:
+                member.end_plan(message.plan, message.amount, message.window)
 
     def _read_state(self, state: State, *, own: bool) -> None:
         try:
@@ -553,7 +558,7 @@ def rate_of(limit: Limit | AsyncLimiter) -> Rate:
         raise ConfigurationError(
             "rate= must be a Limit beside share=: an AsyncLimiter belongs to one event loop of one process"
         )
-    return amount_of(limit.amount), amount_of(limit.per), limit.units
+    return amount_of(limit.amount), amount_of(limit.per), limit.units, limit.plan
 
 
 def _left(until: float, now: float) -> float | None:

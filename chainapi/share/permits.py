@@ -9,7 +9,7 @@ from itertools import count
 
 from attrs import define, field
 
-from chainapi.core.limits.info import RateLimitInfo, hold
+from chainapi._limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (

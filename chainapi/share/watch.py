@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from chainapi.core.limits.snapshot import QuotaSnapshot
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.core.share.messages import (
     VERSION,
     Denied,

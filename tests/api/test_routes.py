@@ -397,6 +397,36 @@ def test_estimates() -> None:
             session.data.evm.blocks(1).estimate(rows=1, limits=nonsense)
 
 
+def test_an_unknown_price_is_unknown() -> None:
+    """Without a known price units are None, and minutes follow from limits of requests alone."""
+    stream = session_of(scripted(lambda _: reply({}))).data.list("/v1/novel", items="rows", page_size=10)
+    units, requests = Limit(8_000, 60, units=True), Limit(5, 60)
+    for limits, minutes in list[tuple[list[Limit], float | None]](
+        [([], 0), ([requests], 1), ([requests, units], 1), ([units], None)]
+    ):
+        found = stream.estimate(rows=100, limits=limits)
+        assert (found.requests, found.units, found.minutes, found.day_share) == (10, None, minutes, None)
+    shares = [Limit(100, 86_400), Limit(2_000_000, 86_400, units=True)]
+    assert stream.estimate(rows=100, limits=shares).day_share == 0.1
+
+
+async def test_a_price_that_responses_show_is_known() -> None:
+    """What the remaining quota drops by is the price of the next estimate; requests that count are units."""
+
+    def answer(request: Request) -> Response:
+        left = 1000 - price * len(transport.requests)
+        rows = {"rows": [], "nextPageToken": str(left)}
+        return reply(rows, ratelimit_limit="1000", ratelimit_remaining=str(left))
+
+    for price in (3, 1):
+        transport = scripted(answer)
+        async with session_of(transport) as session:
+            stream = session.data.list("/v1/novel", items="rows", page_size=10)
+            for _ in range(5):
+                await anext(stream)
+            assert stream.estimate(rows=100).units == 10 * price
+
+
 def test_a_session_estimates_by_its_limits() -> None:
     """An estimate without limits= uses the limits of the session."""
     session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})

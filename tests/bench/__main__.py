@@ -23,8 +23,8 @@ from aiolimiter import AsyncLimiter
 
 from chainapi import ROUTES, MetricPoint, Session
 from chainapi._limits.gate import Ask, Gate
+from chainapi._limits.headers import read_limits
 from chainapi.core.call import Call
-from chainapi.core.limits.headers import read_limits
 from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator

@@ -279,7 +279,7 @@ def test_kinds_of_rows_are_shown_one_by_one() -> None:
     assert "list of str" in chainapi("routes", UTXOS, tty=True).out
     assert "deprecated: " in chainapi("routes", "data.teleporter.messages", tty=True).out
     assert chainapi("routes", "data.webhooks.addresses").rows[0]["fields"] == {}
-    assert "weight" not in chainapi("routes", "metrics.avg_tps", tty=True).out
+    assert "weight" not in chainapi("routes", "data.live_check", tty=True).out
 
 
 def test_each_route_can_be_shown() -> None:
@@ -318,6 +318,7 @@ def test_estimate_needs_no_service_and_no_key(monkeypatch: pytest.MonkeyPatch) -
             "units": 100_000,
             "minutes": 16.0,
             "day_share": 100_000 / 1_200_000,
+            "plan": None,
         }
     ]
 
@@ -336,17 +337,43 @@ async def test_estimate_is_that_of_the_library() -> None:
     )
 
 
+def test_estimate_of_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A published plan has limits for each service; --limit adds others, and CHAINAPI_PLAN is the default."""
+    command = ["estimate", "data.evm.blocks", "--rows", "1000000"]
+    (row,) = chainapi(*command, "--plan", "free").rows
+    assert (row["plan"], row["minutes"], row["day_share"]) == ("free", 12, 0.05)
+    (row,) = chainapi(*command, "--plan", "free", "--limit", "10/minute").rows
+    assert row["minutes"] == 9_999
+    table = chainapi(*command, "--plan", "free", tty=True).out
+    assert "plan free: 8,000 units a minute, 2,000,000 a day" in " ".join(table.split())
+    monkeypatch.setenv("CHAINAPI_PLAN", "pro")
+    (row,) = chainapi("estimate", "metrics.chains.metric", "--rows", "8100", "--page-size", "1").rows
+    assert (row["plan"], row["units"], row["minutes"]) == ("pro", 810_000, 101)
+    outcome = chainapi(*command, "--plan", "gold")
+    assert (outcome.code, "unauthenticated" in outcome.err) == (WRONG_USAGE, True)
+
+
+def test_each_command_takes_a_plan() -> None:
+    """`--plan` is that of the session."""
+    outcome = chainapi("list", BLOCKS, "--limit", "1", "--plan", "base")
+    assert (outcome.code, len(outcome.rows)) == (0, 1)
+
+
 def test_estimate_of_several_sources_rounds_each() -> None:
-    """Each source has a last page, a resource is one request, and a route without a weight costs one unit."""
+    """Each source has a last page, and a resource is one request."""
     (row,) = chainapi("estimate", "data.evm.blocks", "--rows", "101", "--sources", "3").rows
     assert (row["requests"], row["units"]) == (6, 60)
     (row,) = chainapi("estimate", "data.chain", "--rows", "1", "--sources", "500").rows
     assert (row["requests"], row["units"], row["day_share"]) == (500, 500, None)
 
-    (row,) = chainapi("estimate", "metrics.avg_tps", "--rows", "1000", "--page-size", "100").rows
-    assert (row["requests"], row["units"]) == (10, 10)
-    text = chainapi("estimate", "metrics.avg_tps", "--rows", "10", "--page-size", "100", tty=True).out
-    assert "its weight is not known: assumed to be 1" in text
+
+def test_estimate_of_a_route_without_a_price() -> None:
+    """Where no price is published, only the requests are known."""
+    command = ["estimate", "data.live_check", "--rows", "1", "--sources", "10", "--limit", "100/minute"]
+    (row,) = chainapi(*command).rows
+    assert (row["requests"], row["units"], row["minutes"], row["day_share"]) == (10, None, None, None)
+    lines = [" ".join(line.split()) for line in seen(chainapi(*command, tty=True).out)]
+    assert lines[1:3] == ["units unknown: no weight is published", "minutes unknown"]
 
 
 def test_estimate_is_a_table_on_a_terminal() -> None:

@@ -9,7 +9,7 @@ import subprocess
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given
@@ -17,13 +17,16 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chainapi import ROUTES, Limit
+from chainapi._limits.view import PLANS, QuotaSnapshot
+from chainapi.cli.common import Plan
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import plain, read_values, resolve
+from chainapi.cli.places import SharedQuota
 from chainapi.cli.progress import Progress, waits
+from chainapi.cli.quota import record, tables
 from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.wording import shell_words, worded
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.url import query_params
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
@@ -242,7 +245,7 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
     """A wait of a minute or more is shown with its policy and its end."""
     noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
     known = QuotaSnapshot(
-        time=50.0, window=window, stopped_until=50.0 + seconds, unix_time=noon.timestamp(), waiting=1
+        time=50.0, window=window, stopped_for=seconds, unix_time=noon.timestamp(), waiting=1
     )
     assert waits(known) == said.format(noon + timedelta(seconds=seconds))
 
@@ -259,10 +262,23 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     """A wait of an export has its length and its end, with the date if the end is on another day."""
-    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_until=100.0 + seconds)
+    stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_for=seconds)
     now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
     view = ExportView(Progress(lambda: 0.0), lambda: {"data": stopped}, lambda: now, None)
     assert view.waits() == [f"data: 0 of 6,000 left, {said}"]
+
+
+def test_plan_of_a_quota_is_shown() -> None:
+    """`chainapi quota` names the published plan that counts, in its table and in JSON."""
+    snapshot = QuotaSnapshot(limit=8_000.0, remaining=7_990.0, window=60.0, plan="free")
+    shared = SharedQuota("digest", "data", "https://x.test", 1, snapshot)
+    console = Console(file=io.StringIO(), width=200)
+    console.print(tables([shared]))
+    assert isinstance(console.file, io.StringIO)
+    text = console.file.getvalue()
+    assert "7,990 of 8,000 left (quota a minute), plan free, 0 waiting" in text
+    assert record(shared)["plan"] == "free"
+    assert get_args(Plan) == (*PLANS,), "the command line has the names of all plans"
 
 
 def test_stages_and_failures_of_an_export_are_seen() -> None:

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from chainapi import Limit
 from chainapi._limits.gate import Ask, Gate, Member, Permit, WaitingLimit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.errors import QueueFullError, QuotaWaitError
 from chainapi.testing import VirtualLoop
 from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
@@ -194,7 +194,7 @@ async def test_permit_ends_once() -> None:
     permit.unsent()
     permit.answered(429, reported(0, retry_after=60))
     state = gate.snapshot()
-    assert (state.remaining, state.in_flight, state.stopped_until) == (50, 0, None)
+    assert (state.remaining, state.in_flight, state.stopped_for) == (50, 0, 0)
 
 
 async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from attrs import Factory, define
 
+from chainapi._limits.view import QuotaSnapshot, seconds_left
 from chainapi.client import progress as progress_module
 from chainapi.client.progress import (
     Line,
@@ -23,8 +24,6 @@ from chainapi.client.progress import (
     progress_text,
     shown,
 )
-from chainapi.core.limits.estimate import seconds_left
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.errors import ServerError
 from chainapi.export import export
 from chainapi.simulator import Fault, Simulator
@@ -86,12 +85,12 @@ def test_the_line(arguments: tuple[Any, ...], text: str) -> None:
     ("requests", "quota", "seconds"),
     [
         (100, {}, 0.0),
-        (100, {"stopped_until": 130.0}, 30.0),
-        (10, {"limit": 20, "window": 60.0, "remaining": 20, "reset_at": 150.0}, 0.0),
-        (11, {"limit": 20, "window": 60.0, "remaining": 20, "reset_at": 150.0}, 50.0),
-        (20, {"limit": 20, "window": 60.0, "remaining": 20, "reset_at": 150.0}, 50.0),
-        (21, {"limit": 20, "window": 60.0, "remaining": 20, "reset_at": 150.0}, 110.0),
-        (1, {"limit": 20, "window": 60.0, "remaining": 0, "stopped_until": 190.0}, 90.0),
+        (100, {"stopped_for": 30.0}, 30.0),
+        (10, {"limit": 20, "window": 60.0, "remaining": 20, "reset_in": 50.0}, 0.0),
+        (11, {"limit": 20, "window": 60.0, "remaining": 20, "reset_in": 50.0}, 50.0),
+        (20, {"limit": 20, "window": 60.0, "remaining": 20, "reset_in": 50.0}, 50.0),
+        (21, {"limit": 20, "window": 60.0, "remaining": 20, "reset_in": 50.0}, 110.0),
+        (1, {"limit": 20, "window": 60.0, "remaining": 0, "stopped_for": 90.0}, 90.0),
         (1, {"limit": 20, "window": 60.0, "remaining": 0}, 60.0),
     ],
 )

@@ -14,8 +14,8 @@ from math import inf
 
 from attrs import define
 
-from chainapi._limits.gate import Ask, Permit
 from chainapi.errors import QuotaWaitError
+from tests.limits.seam import Ask, Permit
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 
 __all__ = ["CheckedForecasts", "check_forecasts"]

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
-from itertools import cycle, pairwise, product
+from itertools import pairwise
 from statistics import median
 
-from attrs import evolve, field, frozen
+from attrs import evolve
 
 from chainapi import Limit
-from chainapi._limits.gate import Ask, Gate
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
+from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
-from tests.limits.runs import Case, Run, Service
+from tests.limits.runs import Case, Service
+from tests.limits.seam import Ask, Gate
 from tests.limits.servers import (
     Bucket,
     Clocked,
@@ -29,65 +30,16 @@ from tests.limits.servers import (
     SlidingLog,
     Stacked,
 )
+from tests.limits.wide import WIDE
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
 
-LIMIT, WINDOW = 1000.0, 60.0
-DAY = 86400.0
-ONE = [1.0] * 3000
-QUICK = ((16, True), (4096, False))  # concurrency, and whether some round trips are long: in turn
-
-Build = Callable[[], Server]
-
-KINDS: dict[str, Build] = {
-    "window from the first request": lambda: FromFirst(LIMIT, WINDOW),
-    "window on the clock": lambda: Clocked(LIMIT, WINDOW, phase=23.0),
-    "sliding log": lambda: SlidingLog(LIMIT, WINDOW),
-    "sliding counters": lambda: Counters(LIMIT, WINDOW, phase=23.0),
-    "token bucket": lambda: Bucket(LIMIT, WINDOW),
-    "GCRA, burst of 10": lambda: Gcra(LIMIT, WINDOW, size=10.0),
-    "minute and day": lambda: Stacked(
-        LIMIT, WINDOW, first=FromFirst(LIMIT, WINDOW), second=FromFirst(2500.0, DAY)
-    ),
-    "penalty": lambda: Penal(LIMIT, WINDOW),
-}
 BY_CLOCK = "sliding counters"
 # The documented costs of such a service.
 DOCUMENTED: dict[str, tuple[Limit, ...]] = {
     "GCRA, burst of 10": (Limit(10, 0.6),),
     "minute and day": (Limit(LIMIT, WINDOW), Limit(2500, DAY)),
 }
-
-
-@frozen
-class Cell:
-    """One run beside that of the all-knowing client."""
-
-    case: Case
-    known: Run
-    run: Run = field(repr=False)
-
-    @property
-    def goodput(self) -> float:
-        """Return the all-knowing client's time as a share of the time taken, in per cent."""
-        return 100.0 * self.known.seconds / self.run.seconds
-
-
-def cells(
-    quick: bool,
-    kinds: Iterable[str],
-    change: Callable[[Case], Case] = lambda case: case,
-    *,
-    probe: bool = True,
-) -> list[Cell]:
-    """Run all kinds of servers, concurrencies and round trips; `quick`: one of these."""
-    ways = product((1, 16, 256, 4096), (False, True))
-    found = []
-    for name, (concurrency, tail) in zip(kinds, cycle(QUICK)) if quick else product(kinds, ways):
-        case = change(Case(name, KINDS[name], ONE, concurrency, tail=tail))
-        known = runs.knowing(case)
-        found.append(Cell(case, known, runs.gate(case, probe=probe, limit=runs.GIVE_UP * known.seconds)))
-    return found
 
 
 def crowded(case: Case) -> Case:
@@ -325,12 +277,13 @@ TARGETS: dict[str, Callable[[bool], list[Row]]] = {
     "weighted requests": _weighted,
     "many waiters": _waiters,
     **OUTSIDE,
+    **WIDE,
 }
 
 
-def measure(quick: bool) -> list[Row]:
-    """Measure everything; `quick` takes the small sample that the tests run."""
-    return [row for rows in TARGETS.values() for row in rows(quick)]
+def measure(quick: bool, names: Iterable[str] = tuple(TARGETS)) -> list[Row]:
+    """Measure parts of the table; `quick` takes the small sample that the tests run."""
+    return [row for name in names for row in TARGETS[name](quick)]
 
 
 def strategies(quick: bool) -> str:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
-from math import inf
+from math import inf, log
 from typing import Protocol
 
 from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi._limits.gate import Ask, Gate
-from chainapi.core.limits.info import RateLimitInfo
+from chainapi.errors import ChainAPIError
 from chainapi.testing import VirtualLoop
+from tests.limits.seam import Ask, Gate, RateLimitInfo
 from tests.limits.servers import EPSILON, Response
 
-__all__ = ["Case", "Run", "gate", "knowing", "plain"]
+__all__ = ["Case", "Run", "gate", "knowing", "plain", "quickest"]
 
 GIVE_UP = 50.0  # times as long as the all-knowing client needs
-
+HANGS = 1e9  # seconds: no answer
+FREE = -1  # in place of the number of a request
 
 Send = Callable[[int, float], Awaitable[None]]
 
@@ -41,13 +42,31 @@ class Service(Protocol):
         """Count a request."""
         ...
 
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
+        """Return the limit headers of a response; `wait` in seconds for a refusal."""
+        ...
+
 
 @frozen
 class Case:
     """Job: `costs` of its requests in order, `concurrency` callers, and its server.
 
-    `server` builds a new server, the same each time. `tail` makes some round trips much longer than others;
-    `hidden` takes the headers away; the gate gets `limits`.
+    Attributes:
+        server: builds a new server, the same each time.
+        tail: whether some round trips are much longer than others.
+        hidden: whether the headers are taken away.
+        limits: limits that the gate is given.
+        trip: median round trip in seconds; 50 ms, or 80 ms with a `tail`, if it is None.
+        routes: route of each request; without them requests of one cost have a route.
+        priors: documented cost of each request; without them it is the real one.
+        begins: seconds after which each request begins; without them as soon as a caller is free.
+        slow: seconds by which the answers to some requests are late; they do not count in the job's end.
+        hangs: builds a function that returns whether a request that is sent at a time gets no answer.
+        timeout: seconds after which a request without an answer is sent again.
+        late: whether the headers show what remains when an answer arrives, not when its request was counted.
+        max_wait: seconds that each request may wait at the gate.
+        in_flight: most requests without an answer; without it as many as callers.
+
     """
 
     name: str
@@ -59,29 +78,64 @@ class Case:
     seed: int = 0
     limits: tuple[Limit, ...] = ()
     start: float = 0.0
+    trip: float | None = None
+    routes: Sequence[str] = ()
+    priors: Sequence[float | None] = ()
+    begins: Sequence[float] = ()
+    slow: Mapping[int, float] = field(factory=dict[int, float])
+    hangs: Callable[[], Callable[[float], bool]] = lambda: lambda _: False
+    timeout: float | None = None
+    late: bool = False
+    max_wait: float | None = None
+    in_flight: int | None = None
 
     def trips(self) -> list[float]:
-        """Return the round trip of each request: 50 ms, or lognormal, median 80 ms."""
+        """Return the round trip of each request: all alike, or lognormal with a `tail`."""
         rng = random.Random(self.seed)
-        return [rng.lognormvariate(-2.5257, 0.5) if self.tail else 0.05 for _ in self.costs]
+        middle = -2.5257 if self.trip is None else log(self.trip)
+        return [rng.lognormvariate(middle, 0.5) if self.tail else self.trip or 0.05 for _ in self.costs]
+
+    def places(self) -> int:
+        """Return how many requests may be in flight."""
+        return max(1, self.in_flight or self.concurrency)
+
+    def begin(self, number: int) -> float:
+        """Return the time when a request begins, if a caller is free then."""
+        return self.start + self.begins[number] if self.begins else self.start
 
 
 @define
 class Run:
-    """Result of a run; `order` has the numbers and times of the requests that passed."""
+    """Result of a run; the lists have the times of requests, and their numbers.
+
+    `prices` are the learned costs of the routes, without a documented one.
+    """
 
     seconds: float = 0.0
     refusals: int = 0
     in_stops: int = 0
     blocks: int = 0
+    failed: int = 0
     gave_up: bool = False
+    begun: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     passed: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     sent: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
     stops: list[tuple[float, float]] = field(factory=list[tuple[float, float]])
+    prices: dict[str, float | None] = field(factory=dict[str, float | None])
+
+    def waits(self, since: int = 0) -> list[float]:
+        """Return the seconds from begin to answer of the requests from number `since` on."""
+        passed = {number: when for when, number in self.passed}
+        return [passed[number] - when for when, number in self.begun if number >= since and number in passed]
+
+    def end(self, case: Case) -> float:
+        """Return the seconds until the last answer, those of slow requests apart."""
+        counted = (when for when, number in self.passed if number not in case.slow)
+        return max(counted, default=case.start) - case.start
 
 
 def knowing(case: Case) -> Run:
-    """Send every request so that it arrives when the server first admits it."""
+    """Send the requests in order, so that each arrives when the server first admits it."""
     server, trips = case.server(), case.trips()
     slots = [case.start] * min(case.concurrency, len(case.costs))
     heapify(slots)
@@ -98,12 +152,34 @@ def knowing(case: Case) -> Run:
     return run
 
 
+def quickest(case: Case) -> Run:
+    """Do the same in the order in which the requests arrive: none waits for one with a longer trip."""
+    server, trips, run = case.server(), case.trips(), Run()
+    todo, last = iter(range(len(case.costs))), case.start
+    places = min(case.concurrency, case.places(), len(case.costs))
+    events = [(case.start, FREE)] * places  # when a place gets free, or a request arrives
+    while events:
+        now, number = heappop(events)
+        if number == FREE:
+            if (number := next(todo, FREE)) != FREE:
+                heappush(events, (max(now, case.begin(number)) + trips[number] / 2, number))
+            continue
+        last = server.earliest(max(last, now), case.costs[number])
+        server.take(last, case.costs[number])
+        answered = last + trips[number] / 2 + case.slow.get(number, 0.0)
+        run.passed.append((answered, number))
+        heappush(events, (answered, FREE))
+    run.seconds = run.end(case)
+    return run
+
+
 class _Wire:
     """Carries requests to the server and back, and watches what is sent during a stop."""
 
     def __init__(self, case: Case, run: Run) -> None:
-        self.server, self.trips, self.hidden, self.run = case.server(), case.trips(), case.hidden, run
+        self.case, self.server, self.trips, self.run = case, case.server(), case.trips(), run
         self.until = -inf
+        self.slow, self.hangs = dict(case.slow), case.hangs()
 
     async def send(self, number: int, cost: float) -> Response:
         """Send one request and return what the service answered."""
@@ -111,20 +187,29 @@ class _Wire:
         self.run.sent.append((loop.time(), number))
         if loop.time() < self.until - EPSILON:
             self.run.in_stops += 1
+        if self.hangs(loop.time()):
+            await asyncio.sleep(HANGS)
         half = self.trips[number] / 2
         await asyncio.sleep(half)
         response = self.server.answer(loop.time(), cost)
-        await asyncio.sleep(half)
+        await asyncio.sleep(half + (self.slow.pop(number, 0.0) if response.status == 200 else 0.0))
+        return self.arrived(loop.time(), number, response)
+
+    def arrived(self, now: float, number: int, response: Response) -> Response:
+        """Record a response, and return what the client sees of it."""
         if response.status == 429:
             self.run.refusals += 1
             self.run.blocks += response.blocked
-            if self.hidden:
-                return Response(429, RateLimitInfo())
-            self.until = max(self.until, loop.time() + (response.info.retry_after or 0.0))
-            self.run.stops.append((loop.time(), self.until))
+            if not self.case.hidden:
+                self.until = max(self.until, now + (response.info.retry_after or 0.0))
+                self.run.stops.append((now, self.until))
         else:
-            self.run.passed.append((loop.time(), number))
-        return Response(response.status, RateLimitInfo()) if self.hidden else response
+            self.run.passed.append((now, number))
+        if self.case.hidden:
+            return Response(response.status, RateLimitInfo())
+        if self.case.late and not response.blocked:
+            return Response(response.status, self.server.info(now, response.info.retry_after))
+        return response
 
 
 def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
@@ -139,7 +224,15 @@ def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
 
         async def work() -> None:
             for number, cost in todo:
-                await one(number, cost)
+                if case.begins:
+                    await asyncio.sleep(case.begin(number) - loop.time())
+                run.begun.append((loop.time(), number))
+                try:
+                    await one(number, cost)
+                except ChainAPIError:
+                    if case.max_wait is None:
+                        raise
+                    run.failed += 1
 
         workers = [loop.create_task(work()) for _ in range(min(case.concurrency, len(case.costs)))]
         _, late = await asyncio.wait(workers, timeout=limit)
@@ -149,7 +242,7 @@ def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
         for result in await asyncio.gather(*workers, return_exceptions=True):
             if isinstance(result, Exception):
                 raise result
-        run.seconds = loop.time() - case.start
+        run.seconds = loop.time() - case.start if late else run.end(case)
 
     loop = VirtualLoop(case.start)
     try:
@@ -161,26 +254,35 @@ def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
 
 def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
     """Run the job through the gate."""
+    last: list[Gate] = []
 
     def call(wire: _Wire) -> Send:
         rng = random.Random(case.seed)
-        doors = Gate(
-            max_in_flight=max(1, case.concurrency), probe=probe, limits=case.limits, random=rng.random
-        )
+        doors = Gate(max_in_flight=case.places(), probe=probe, limits=case.limits, random=rng.random)
+        last.append(doors)
 
         async def one(number: int, cost: float) -> None:
+            route = case.routes[number] if case.routes else f"/{cost:g}"
+            prior = case.priors[number] if case.priors else cost
             again = False
             while True:
-                permit = await doors.acquire(Ask(f"/{cost:g}", cost=cost, again=again))
-                response = await wire.send(number, cost)
+                permit = await doors.acquire(Ask(route, prior, again=again, max_wait=case.max_wait))
+                again = True
+                try:
+                    async with asyncio.timeout(case.timeout):
+                        response = await wire.send(number, cost)
+                except TimeoutError:
+                    permit.lost()
+                    continue
                 permit.answered(response.status, response.info)
                 if response.status == 200:
                     return
-                again = True
 
         return one
 
-    return _play(case, call, min(limit, 1e7))
+    run = _play(case, call, min(limit, 1e7))
+    run.prices = {route: last[0].price(route, None) for route in dict.fromkeys(case.routes)}
+    return run
 
 
 def plain(case: Case, strategy: str, limit: float) -> Run:

@@ -12,7 +12,7 @@ from math import ceil, floor, inf
 
 from attrs import define, field, frozen
 
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from tests.limits.seam import PolicyField, RateLimitInfo
 
 __all__ = [
     "Bucket",
@@ -382,3 +382,7 @@ class Crowded:
         """Count a request of the all-knowing client."""
         self.play(now)
         self.server.take(now, cost)
+
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
+        """Return the limit headers of a response."""
+        return self.server.info(now, wait)

@@ -16,11 +16,9 @@ from math import ceil, inf
 from attrs import define, field, frozen
 
 from chainapi import Limit
-from chainapi._limits.gate import Ask, Gate, Permit
-from chainapi.core.limits.headers import read_limits
-from chainapi.core.limits.verdict import Verdict
 from chainapi.errors import QuotaWaitError
 from chainapi.testing import VirtualLoop
+from tests.limits.seam import Ask, Gate, Permit, Verdict, read_limits
 from tests.limits.servers import EPSILON, Server, Stacked
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]

@@ -17,11 +17,11 @@ from urllib.parse import urlencode
 from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Session
 from chainapi._api.identity import deduplicator, identity_of
 from chainapi._api.routes import Route
+from chainapi._limits.view import Estimate
 from chainapi.client.emitter import Emitter
 from chainapi.client.pages import MetricPages
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event
-from chainapi.core.limits.estimate import Estimate
 from chainapi.core.paging.states import StateMachine
 from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.errors import (

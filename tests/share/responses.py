@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from chainapi._limits.gate import Permit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.permits import SharedPermit
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from chainapi._limits.gate import Ask, Member
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits import verdict as verdicts
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.share.messages import (
     HOLDING,
     VERSION,
@@ -86,8 +86,8 @@ MISFITS: dict[str, tuple[FromParticipant, ...]] = {
     "session 8 did not join": (Holding(HOLDING, 8, "/a"),),
     "session 1 did not join": (Leave(1), Acquire(1, 1, "/a")),
     "session 1 joined already, with other settings": (Join(1, tag="new"),),
-    "session 2 has an invalid limit: .*must be": (Join(2, rate=(0.0, 1.0, False)),),
-    "session 3 has an invalid limit: .*must be": (Join(3, limits=((1.0, 0.0, False),)),),
+    "session 2 has an invalid limit: .*must be": (Join(2, rate=(0.0, 1.0, False, "")),),
+    "session 3 has an invalid limit: .*must be": (Join(3, limits=((1.0, 0.0, False, ""),)),),
     "request 2 waits": (Acquire(1, 1, "/a"), Acquire(2, 1, "/a"), Acquire(2, 1, "/a")),
     f"permit {HOLDING} is held already": (Holding(HOLDING, 1, "/a"), Holding(HOLDING, 1, "/a")),
 }

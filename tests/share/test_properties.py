@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from chainapi import Limit
 from chainapi._limits.gate import Ask, Gate, Member, Permit
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit

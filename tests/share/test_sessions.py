@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chainapi import Limit, Session
-from chainapi.core.events import Event, QuotaWaitEnded, WaitBegan
+from chainapi.core.events import Event, PlanContradicted, QuotaWaitEnded, WaitBegan
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
@@ -63,6 +63,25 @@ async def test_settings_of_each_session_hold_in_the_host() -> None:
         began = time()
         await asyncio.gather(*(one.data.get(PATH) for _ in range(25)))
         assert time() - began < 1.0
+
+
+async def test_a_contradicted_plan_ends_in_each_session() -> None:
+    """Each session that named a plan hears once that a response contradicts it; it is shown until then."""
+    events: list[Event] = []
+    sim, exchange = Simulator(limit=10_000, window=60.0), Exchange()
+    async with (
+        opened(sim, exchange, on_event=events.append, plan="free") as one,
+        opened(sim, exchange, on_event=events.append, plan="free", limits={"data": [Limit(9)]}) as two,
+        opened(sim, exchange, on_event=events.append) as other,
+    ):
+        await asyncio.gather(*(each.data.get(PATH) for each in (one, two, other)))
+        await asyncio.sleep(2.0)
+        for each in (one, two, other):
+            await each.data.get(PATH)
+        await asyncio.sleep(2.0)
+        assert [each.quota["data"].plan for each in (one, two, other)] == ["", "", ""]
+    ended = [event for event in events if isinstance(event, PlanContradicted)]
+    assert ended == [PlanContradicted("data", "free", 10_000, 60)] * 2
 
 
 @pytest.mark.parametrize("seconds", [0.0, 0.0005])

@@ -291,6 +291,7 @@ class MetricL1Validators(Group):
             "/v2/validators/metrics/{metric}",
             "results",
             key=("timestamp",),
+            weight="medium",
             descending_key="timestamp",
             ranged=Ranged("days", ("timestamp",)),
         )
@@ -317,6 +318,7 @@ class MetricL1Validators(Group):
             "/v2/validation/{l1ValidationId}/metrics/{metric}",
             "results",
             key=("timestamp",),
+            weight="medium",
             descending_key="timestamp",
             ranged=Ranged("days", ("timestamp",)),
         )
@@ -344,6 +346,7 @@ class MetricL1Validators(Group):
             "/v2/validator/{nodeId}/metrics/{metric}",
             "results",
             key=("timestamp",),
+            weight="medium",
             descending_key="timestamp",
             ranged=Ranged("days", ("timestamp",)),
         )
@@ -371,6 +374,7 @@ class MetricL1Validators(Group):
             "/v2/subnet/{subnetId}/metrics/{metric}",
             "results",
             key=("timestamp",),
+            weight="medium",
             descending_key="timestamp",
             ranged=Ranged("days", ("timestamp",)),
         )

@@ -83,6 +83,13 @@ class Costs:
             return prior
         return known
 
+    def known_price(self, route: str, prior: float | None) -> float | None:
+        """Return the cost of a request; None if neither documents nor responses show it."""
+        counts_requests = self.units is False
+        if route not in self.learned and not counts_requests and (prior is None or prior > self.roof):
+            return None
+        return self.shown(route, prior)
+
     def known(self, route: str) -> bool:
         """Return whether several requests of `route` may be in flight at once.
 

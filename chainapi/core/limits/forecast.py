@@ -6,12 +6,12 @@ from math import inf
 
 from attrs import define
 
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.refusals import Refusals
-from chainapi.core.limits.snapshot import QuotaSnapshot
 
 __all__ = ["Forecast"]
 
@@ -71,6 +71,9 @@ class Forecast:
         policy, discovery = limits.announced.latest, limits.discovery
         if policy is None and discovery is not None:
             policy = discovery.learned
+        plan = limits.plan
+        if policy is None and plan is not None:
+            policy = plan[1]
         stopped = self.refusals.stopped_until if self.refusals.stopped_until > now else None
         reset = stopped
         if stopped is None:
@@ -81,11 +84,12 @@ class Forecast:
             limit=policy.limit if policy else None,
             remaining=policy.left_at(now) if policy else None,
             window=policy.window if policy else None,
-            stopped_until=stopped,
-            reset_at=reset,
+            stopped_for=0.0 if stopped is None else stopped - now,
+            reset_in=None if reset is None else reset - now,
             costs=dict(limits.costs.learned),
             waiting=waiting,
             in_flight=self.in_flight.number,
             unix_time=unix_time,
             requests=policy is not None and policy.requests,
+            plan="" if plan is None else plan[0],
         )

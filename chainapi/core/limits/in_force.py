@@ -7,12 +7,12 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo
+from chainapi._limits.view import Limit, whole
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import Discovery
 from chainapi.core.limits.in_flight import InFlight
-from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit, whole
 from chainapi.core.limits.memory import MOST_ENTRIES, LimitsPart, PolicyPart
 from chainapi.core.limits.policies import Policies
 from chainapi.core.limits.policy import Policy
@@ -35,6 +35,8 @@ class LimitsInForce:
         discovery: search for a limit that no response announces; None if there is no sign of one.
         policies: all of them.
         restored: whether it continues from a memory.
+        contradicted: plans that a response contradicted, each with what it announced instead, until the gate
+            has reported them.
         remembered: limits of a memory by amount, window and what they count, until a session sets them.
 
     """
@@ -49,6 +51,8 @@ class LimitsInForce:
     remembered: dict[tuple[float, float | None, bool], Policy] = field(
         factory=dict[tuple[float, float | None, bool], Policy], init=False
     )
+    contradicted: list[tuple[str, PolicyField]] = field(factory=list[tuple[str, PolicyField]], init=False)
+    _plans: tuple[str, ...] = field(default=(), init=False)  # names of those among the given limits
     _counted: list[Policy] = field(factory=list[Policy], init=False)  # of the given limits
 
     def add(self, limits: Sequence[Limit]) -> None:
@@ -63,6 +67,33 @@ class LimitsInForce:
             self.discovery.most = inf
         if any(one.units for one in new):
             self.costs.units = True
+        self._plans = tuple(dict.fromkeys(one.plan for one in self.given if one.plan))
+
+    @property
+    def plan(self) -> tuple[str, Policy] | None:
+        """Name of the plan that counts, and its limit of which the least share is left."""
+        policies = [
+            (one.plan, counted) for one, counted in zip(self.given, self._counted, strict=True) if one.plan
+        ]
+        return min(policies, key=lambda one: one[1].balance.remaining / one[1].limit, default=None)
+
+    def _judge_plans(self, info: RateLimitInfo) -> None:
+        """Drop the plans that a response contradicts, with their limits."""
+        for name in self._plans:
+            plan = [one for one in self.given if one.plan == name]
+            announced = contradiction(plan, info, counts_requests=self.costs.units is False)
+            if announced is not None:
+                self._drop(name)
+                self.contradicted.append((name, announced))
+
+    def _drop(self, plan: str) -> None:
+        pairs = zip(self.given, self._counted, strict=True)
+        kept = [(one, counted) for one, counted in pairs if one.plan != plan]
+        self.given, self._counted = tuple(one for one, _ in kept), [counted for _, counted in kept]
+        self._plans = tuple(name for name in self._plans if name != plan)
+        if self.costs.units and not any(one.units for one in self.given):
+            self.costs.units = None  # the plan alone said so
+        self._list()
 
     def _count(self, given: Limit) -> Policy:
         """Return the count of a limit, with what a memory has of it."""
@@ -134,6 +165,8 @@ class LimitsInForce:
         self, reservation: Reservation, now: float, info: RateLimitInfo, *, refused: bool
     ) -> Policy | None:
         """Return the policy that the numbers of a response report."""
+        if self._plans:
+            self._judge_plans(info)
         announced = self.announced
         known, cost = announced.known, 0.0 if refused else reservation.cost
         policy = announced.read(info, now, cost, refused=refused)
@@ -262,3 +295,20 @@ class LimitsInForce:
         elif now - then <= LONGEST_DISCOVERED:
             self.discovery = Discovery.restored(part.discovery, then, restored)
         self._list()
+
+
+def contradiction(
+    plan: Sequence[Limit], info: RateLimitInfo, *, counts_requests: bool | None
+) -> PolicyField | None:
+    """Return the announced limit that contradicts a plan; None without one.
+
+    It has another amount for a window of the plan, or no window and an amount that the plan has for none. If
+    the service `counts_requests`, it is any: a plan counts units.
+    """
+    amounts = {limit.per: limit.amount for limit in plan}
+    announced = info.policies or ((PolicyField(info.limit),) if info.limit else ())
+    for one in announced:
+        own = amounts.values() if one.window is None else [amounts.get(one.window, one.quota)]
+        if one.quota and (counts_requests or one.quota not in own):
+            return one
+    return None

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from attrs import define, field
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi.core.limits.balance import DEFAULT_WINDOW, Balance
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.memory import LONGEST_NAME, PoliciesPart, PolicyPart
 from chainapi.core.limits.policy import Policy
 

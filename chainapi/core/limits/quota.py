@@ -25,13 +25,13 @@ from math import inf
 
 from attrs import define, field
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo
+from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.forecast import Forecast
 from chainapi.core.limits.guesses import Guesses
 from chainapi.core.limits.in_flight import InFlight
 from chainapi.core.limits.in_force import LimitsInForce
-from chainapi.core.limits.info import RateLimitInfo
-from chainapi.core.limits.limit import Limit
 from chainapi.core.limits.memory import OLDEST, VERSION, MemoryPart, amount, encode, read
 from chainapi.core.limits.modes import Mode
 from chainapi.core.limits.policy import Policy
@@ -39,7 +39,6 @@ from chainapi.core.limits.probe import Probes
 from chainapi.core.limits.refusals import Refusals
 from chainapi.core.limits.reservation import NEVER, Decision, Reservation
 from chainapi.core.limits.scope import Routes
-from chainapi.core.limits.snapshot import QuotaSnapshot
 from chainapi.core.limits.verdict import Verdict
 
 __all__ = ["Quota"]
@@ -63,6 +62,7 @@ class Quota:
     _limits: Sequence[Limit] = field(default=(), alias="limits")
     probe: bool = True
     max_stop: float = inf
+    contradicted: list[tuple[str, PolicyField]] = field(init=False)  # see `LimitsInForce`
     costs: Costs = field(factory=Costs, init=False)
     routes: Routes = field(factory=Routes, init=False)
     probes: Probes = field(factory=Probes, init=False)
@@ -75,6 +75,7 @@ class Quota:
 
     def __attrs_post_init__(self) -> None:
         self._in_force = LimitsInForce(self.costs, self._in_flight)
+        self.contradicted = self._in_force.contradicted
         self._guesses = Guesses(self._in_flight)
         self._refusals = Refusals(self._in_force, self.costs, self.routes)
         self._forecast = Forecast(self._in_force, self._in_flight, self._refusals, self.probes)

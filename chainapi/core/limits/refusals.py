@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from attrs import define, field
 
+from chainapi._limits.headers import RateLimitInfo, hold
 from chainapi.core.limits.backoff import LONGEST_BACKOFF, backoff
 from chainapi.core.limits.costs import Costs
 from chainapi.core.limits.discovery import SOON
 from chainapi.core.limits.in_force import LimitsInForce
-from chainapi.core.limits.info import RateLimitInfo, hold
 from chainapi.core.limits.memory import LONGEST_NAME, RefusalsPart, seconds
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.reservation import Reservation

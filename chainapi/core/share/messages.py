@@ -11,7 +11,7 @@ and `Holding` for each request whose response it still expects. From then on, in
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
 - A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
 - `Stopped` reports a stop: what was granted and did not leave yet comes back as `Unsent`.
-- `Waiting` reports a wait to the listener of a session.
+- `Waiting` reports a wait to the listener of a session, and `PlanEnded` the end of its plan.
 - `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
 - The end of the link ends all permits as lost.
 """
@@ -25,8 +25,8 @@ from msgspec import DecodeError as MalformedError
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi.core.limits import verdict as verdicts
-from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
 
 __all__ = [
     "HOLDING",
@@ -47,6 +47,7 @@ __all__ = [
     "Leave",
     "Limits",
     "Lost",
+    "PlanEnded",
     "Refused",
     "Remote",
     "State",
@@ -67,7 +68,7 @@ __all__ = [
     "read_participant_frame",
 ]
 
-VERSION = 2
+VERSION = 3
 MAX_FRAME = 1_048_576  # bytes; the largest message has the learned state of a quota
 MOST_MESSAGES = 128  # of a frame that has one message for each request: far below `MAX_FRAME`
 MOST = 1e15  # of any amount: beyond it a float is no exact whole number
@@ -78,7 +79,7 @@ Amount = Annotated[float, Meta(ge=0, le=MOST)]
 Number = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Held = Annotated[int, Meta(ge=HOLDING, le=2**63 - 1)]
 Text = Annotated[str, Meta(max_length=1024)]
-Rate: TypeAlias = tuple[Amount, Amount, bool]  # amount, seconds, whether it counts units
+Rate: TypeAlias = tuple[Amount, Amount, bool, Text]  # amount, seconds, whether it counts units, its plan
 
 
 class Limits(Struct, array_like=True, frozen=True):
@@ -274,6 +275,15 @@ class Waiting(Struct, array_like=True, tag=38, frozen=True):
     waiting: Number
 
 
+class PlanEnded(Struct, array_like=True, tag=40, frozen=True):
+    """Responses contradict the plan of a session: they announce another limit."""
+
+    session: Number
+    plan: Text
+    amount: Amount | None
+    window: Amount | None
+
+
 class State(Struct, array_like=True, tag=39, frozen=True):
     """State of the quota, for people.
 
@@ -294,7 +304,7 @@ class State(Struct, array_like=True, tag=39, frozen=True):
 FromParticipant: TypeAlias = (
     Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
 )
-FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Stopped | Waiting | State
+FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Stopped | Waiting | State | PlanEnded
 
 _ENCODER = Encoder()
 _FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant])

@@ -12,14 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.headers import PolicyField, RateLimitInfo
+from chainapi._limits.view import QuotaSnapshot
 from chainapi.core.limits.balance import Balance
 from chainapi.core.limits.costs import Costs
-from chainapi.core.limits.info import PolicyField, RateLimitInfo
 from chainapi.core.limits.memory import read
 from chainapi.core.limits.policy import Policy
 from chainapi.core.limits.quota import Quota
 from chainapi.core.limits.reservation import Reservation
-from chainapi.core.limits.snapshot import QuotaSnapshot
 
 pytestmark = pytest.mark.rule
 
@@ -207,6 +207,9 @@ def test_snapshots_survive_json_and_malformed_ones_are_refused() -> None:
         assert (read.time, read.unix_time) == (now + 7.0, 5.0)
         assert (read.limit, read.remaining, read.waiting) == (snapshot.limit, snapshot.remaining, 3)
         assert read.stopped_for == pytest.approx(snapshot.stopped_for, abs=1e-3)
+        later = read.at(now + 7.5, 5.5)
+        assert (later.time, later.unix_time) == (now + 7.5, 5.5)
+        assert later.stopped_for == pytest.approx(max(0.0, read.stopped_for - 0.5))
     for text in (b"", b"[]", b'{"limit": -1}', b'{"spenders": [{"process": 1}]}', b"\xff"):
         with pytest.raises(ValueError, match="malformed snapshot of a quota"):
             QuotaSnapshot.from_json(text, 0.0)

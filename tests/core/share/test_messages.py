@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.core.limits.info import PolicyField, RateLimitInfo, ServiceLimit
+from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
 from chainapi.core.limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
@@ -50,6 +50,7 @@ texts = st.text(max_size=40)
 maybe = st.none() | amounts
 policies = st.tuples(amounts, maybe, st.none() | texts)
 service_limits = st.tuples(texts, maybe, maybe)
+rates = st.tuples(amounts, amounts, st.booleans(), texts)
 FIELDS: dict[str, st.SearchStrategy[object]] = {
     "priority": st.integers(-(2**63), 2**63 - 1),
     "status": st.integers(100, 599),
@@ -64,12 +65,12 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
     "left": maybe,
     "max_stop": maybe,
     **dict.fromkeys(("max_in_flight", "limit", "most_waiting"), st.none() | numbers),
-    "tag": texts,
-    "rate": st.none() | st.tuples(amounts, amounts, st.booleans()),
+    **dict.fromkeys(("amount", "window"), maybe),
+    "rate": st.none() | rates,
     "limits": st.just(()),
     **dict.fromkeys(("number", "session", "processes", "waiting"), numbers),
     **dict.fromkeys(("elapsed", "stopped", "timeout", "seconds"), amounts),
-    **dict.fromkeys(("process", "origin", "route", "reason"), texts),
+    **dict.fromkeys(("process", "origin", "route", "reason", "tag", "plan"), texts),
     **dict.fromkeys(("again", "probe", "full"), st.booleans()),
 }
 LIMITS = st.builds(
@@ -89,7 +90,7 @@ def strategy(kind: type[FromParticipant | FromHost]) -> st.SearchStrategy[FromPa
     if kind is Answered:
         fields["limits"] = st.none() | LIMITS
     if kind is Join:
-        fields["limits"] = st.lists(st.tuples(amounts, amounts, st.booleans()), max_size=3).map(tuple)
+        fields["limits"] = st.lists(rates, max_size=3).map(tuple)
     return st.builds(kind, **fields)
 
 
@@ -148,7 +149,7 @@ OUT_OF_RANGE: dict[str, FromParticipant] = {
     "too large a number": Cancel(2**63),
     "NaN of a header": Answered(1, 200, Limits(NAN)),
     "NaN of a policy": Answered(1, 200, Limits(policies=((1.0, NAN, None),))),
-    "NaN of a rate": Join(1, rate=(NAN, 1.0, False)),
+    "NaN of a rate": Join(1, rate=(NAN, 1.0, False, "")),
     "too long a text": Hello(1, "x" * 1025),
     "number of a host's permit": Holding(HOLDING - 1, 1, "/a"),
 }
@@ -262,23 +263,24 @@ def test_exaggerated_limit_headers_are_cut_to_the_range() -> None:
 
 
 FROM_PARTICIPANT = (
-    "9a970102a57765623a31b168747470733a2f2f646174612e74657374cb4004000000000000a46e616d6596ac72656469733a"
+    "9a970103a57765623a31b168747470733a2f2f646174612e74657374cb4004000000000000a46e616d6596ac72656469733a"
     "2f2f686f7374a6707265666978c406736563726574cb3ff0000000000000cb4000000000000000cb40080000000000009902"
-    "01a374616793cb4024000000000000cb3ff0000000000000c2059193cb4020000000000000cb404e000000000000c3c2cb40"
-    "ac200000000000cb403e0000000000009203019704cf000100000000000001a22f61cb4000000000000000cb3fe000000000"
-    "0000a37461679c050101a22f61cb400000000000000003cb4010000000000000cb4014000000000000c3a374616706079206"
-    "01940701cd01ad96cb3ff0000000000000cb4000000000000000cb4008000000000000cb40100000000000009193cb401400"
-    "0000000000cb4018000000000000a16e9193a16dcb401c000000000000cb4020000000000000920801920901910a"
+    "01a374616794cb4024000000000000cb3ff0000000000000c2a0059194cb4020000000000000cb404e000000000000c3a466"
+    "726565c2cb40ac200000000000cb403e0000000000009203019704cf000100000000000001a22f61cb4000000000000000cb"
+    "3fe0000000000000a37461679c050101a22f61cb400000000000000003cb4010000000000000cb4014000000000000c3a374"
+    "61670607920601940701cd01ad96cb3ff0000000000000cb4000000000000000cb4008000000000000cb4010000000000000"
+    "9193cb4014000000000000cb4018000000000000a16e9193a16dcb401c000000000000cb4020000000000000920801920901"
+    "910a"
 )
 FROM_HOST = (
-    "989220029321a26e6fc393220102952301cb4000000000000000a26e6fc3932401a571756f74619225cb3ff0000000000000"
+    "999220039321a26e6fc393220102952301cb4000000000000000a26e6fc3932401a571756f74619225cb3ff0000000000000"
     "952601a473746f70cb4000000000000000039527c4027b7dcb3ff000000000000002b168747470733a2f2f646174612e7465"
-    "7374"
+    "7374952801a466726565cb4072c00000000000cb404e000000000000"
 )
 
 
 def test_golden_frames_pin_the_schema_to_its_version() -> None:
-    """Frames of version 2 are read and written as they always were: another schema is another version."""
+    """Frames of version 3 are read and written as they always were: another schema is another version."""
     frames: list[tuple[str, Any, Any]] = [
         (FROM_PARTICIPANT, read_participant_frame, FromParticipant),
         (FROM_HOST, read_host_frame, FromHost),
@@ -289,7 +291,7 @@ def test_golden_frames_pin_the_schema_to_its_version() -> None:
         assert encode(found) == frame
         assert {*map(type, found)} == {*get_args(kinds)}
         assert all(None not in msgspec.structs.astuple(message) for message in found)
-    assert messages.VERSION == 2
+    assert messages.VERSION == 3
 
 
 def test_numbers_of_messages_are_fixed() -> None:
@@ -299,5 +301,6 @@ def test_numbers_of_messages_are_fixed() -> None:
     participants = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
     ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
     hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
-    assert tags == {**participants, **ends, **hosts, "Stopped": 37, "Waiting": 38, "State": 39}
-    assert messages.VERSION == 2
+    states = {"Stopped": 37, "Waiting": 38, "State": 39, "PlanEnded": 40}
+    assert tags == {**participants, **ends, **hosts, **states}
+    assert messages.VERSION == 3
