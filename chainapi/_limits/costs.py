@@ -146,12 +146,16 @@ class Costs(Struct):
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the likely price of a request, for people: no margin for what is unknown."""
-        if prior is None or prior > self.limit or self.units is False:
-            prior = 1.0
+        documented = prior is not None and prior <= self.limit and self.units is not False
+        likely = prior if documented and prior is not None else 1.0
         known = self.prices.get(route)
-        if known is not None and known.sure:
-            return known.fitting(prior)
-        return prior if known is None else max(known.low, min(prior, known.high))
+        if known is None:
+            return likely
+        if known.sure:
+            return known.fitting(likely)
+        if not documented and known.compared and known.drop < inf:
+            return known.units
+        return max(known.low, min(likely, known.high))
 
     def known_price(self, route: str, prior: float | None) -> float | None:
         """Return the price of a request; None if neither documents nor responses show it."""
@@ -320,11 +324,7 @@ class Costs(Struct):
 
     def _others(self, counts: Mapping[str, int], route: str) -> float:
         """Return the least units of the other routes."""
-        return sum(
-            number * (self.prices[other].low if self.sure(other) else 1.0)
-            for other, number in counts.items()
-            if other != route
-        )
+        return sum(number * self.low(other) for other, number in counts.items() if other != route)
 
     def _least(self, stretch: Stretch, route: str, drop: float, before: Mapping[str, int]) -> float:
         """Return the least price of a route that explains a drop; -inf if others may explain it."""
