@@ -153,9 +153,15 @@ class Costs(Struct):
             return likely
         if known.sure:
             return known.fitting(likely)
-        if not documented and known.compared and known.drop < inf:
-            return known.units
         return max(known.low, min(likely, known.high))
+
+    def likely(self, route: str, prior: float | None) -> float:
+        """Return the likely price of a request, from the least drop if there is no documented one."""
+        known = self.prices.get(route)
+        undocumented = prior is None or prior > self.limit or self.units is False
+        if undocumented and known is not None and known.compared and known.drop < inf:
+            return known.units
+        return self.shown(route, prior)
 
     def known_price(self, route: str, prior: float | None) -> float | None:
         """Return the price of a request; None if neither documents nor responses show it."""

@@ -545,7 +545,7 @@ class Queue(Generic[W]):
 
     def _likely(self, waiter: W) -> float:
         """Return the likely price: the margin held for an unknown one is spent by nobody."""
-        return self.quota.costs.shown(waiter.ask.route, waiter.ask.cost) or 1.0
+        return self.quota.costs.likely(waiter.ask.route, waiter.ask.cost) or 1.0
 
     def _price(self, waiter: W) -> float:
         return self.quota.costs.price(waiter.ask.route, waiter.ask.cost)

@@ -175,7 +175,8 @@ async def test_ceiling_refuses_none_that_may_leave_in_time() -> None:
 
 async def test_cancelled_head_of_the_queue_does_not_hold_up_the_rest() -> None:
     """The next waiter's own cost decides after the first one leaves."""
-    gate = await opened(10.0)
+    gate = await opened(60.0)
+    (await gate.acquire(Ask("/dear", 50))).answered(200, reported(10))
     expensive = asyncio.create_task(gate.acquire(Ask("/dear", 50)))
     await asyncio.sleep(0)
     gate_is_held = asyncio.create_task(gate.acquire(Ask("/cheap", 10)))
