@@ -188,19 +188,22 @@ class Hidden(Struct):
         if self.learned.kind == "window":
             end = self._end(self.learned)
             room = self.learned.limit - self.passed - held
-            return now if now >= end or room >= cost - EPSILON else min(end, self._longest_hold())
+            return now if now >= end or room >= cost - EPSILON else self._held_until(end, now, in_flight)
         if self.learned.backed(now, cost, held):
             return now
         opens = self.learned.opens_at(now, cost, held)
-        return inf if opens <= now else max(now, min(opens, self._longest_hold()))
+        return inf if opens <= now else self._held_until(opens, now, in_flight)
 
     def _end(self, learned: Policy) -> float:
         """Return the end of the window that is open."""
         return self.anchor + (learned.window or 0.0) if self.count else -inf
 
-    def _longest_hold(self) -> float:
-        """Return when a request tries although the learned window is not over."""
-        return self.busy_until + self.longest_wait + LONGEST_BACKOFF
+    def _held_until(self, opens: float, now: float, in_flight: int) -> float:
+        """Return when a request leaves; long before a learned window is over, one tries alone."""
+        tries = self.busy_until + self.longest_wait + LONGEST_BACKOFF
+        if opens <= tries:
+            return opens
+        return inf if in_flight and now >= tries else max(now, tries)
 
     def wait_for(self, now: float, units: float, requests: float, held: float, *, least: bool) -> float:
         """Return the seconds until `units` have left, or the `least`."""
