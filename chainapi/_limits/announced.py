@@ -1,4 +1,4 @@
-"""Limits that responses announce: what they list, and which one their numbers report."""
+"""Limits that responses announce, and which one their numbers report."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Announced(Struct, eq=False):
         return self.first
 
     def claims(self, info: RateLimitInfo) -> dict[int, tuple[float, float | None]]:
-        """Return remainder and reset of each limit that a response reports, by the limit's place."""
+        """Return remainder and reset of each reported limit, by its place."""
         claims: dict[int, tuple[float, float | None]] = {}
         if len(info.service_limits) > 1:
             places = {one.name: place for place, one in enumerate(self.policies)}
@@ -75,7 +75,7 @@ class Announced(Struct, eq=False):
         return claims
 
     def _list(self, named: Sequence[PolicyField], now: float, *, refused: bool) -> list[Policy]:
-        """Take over a list of limits: the others are gone, unless only refusals named them."""
+        """Take over a list of limits; others stay only if just refusals named them."""
         current = [self._listed(one, now, refused=refused) for one in named]
         if refused:
             keep = [one for one in self.policies if all(one.window != new.window for new in current)]

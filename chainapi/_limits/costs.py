@@ -1,4 +1,4 @@
-"""Prices of routes, in units: documented, and as the reported remainders show them.
+"""Prices of routes, in units: documented, and shown by reported remainders.
 
 Two reports bound the prices of the requests between them: together they cost at most the drop of the
 remainder, and what may have come back meanwhile. They cost at least the drop if no request of another
@@ -36,7 +36,7 @@ class Price(Struct):
     """Price of a route: bounds in whole units. A free request counts as one unit.
 
     Attributes:
-        low, high: the bounds.
+        low: the lower bound; `high`: the upper one.
         drop: the least drop for a request: its price if no units came back, and no other was counted.
         tries: answers with a remainder, up to `PROVEN`.
         compared: whether two reports bound it; else the limit and one report do.
@@ -58,7 +58,7 @@ class Price(Struct):
 
     @property
     def units(self) -> float:
-        """The likely price: units that drip in hide a part of one, and other requests in flight only add."""
+        """The likely price: units that drip in hide a part, other requests only add."""
         return max(self.low, min(self.high, ceil(self.drop - EPSILON)))
 
     def fitting(self, prior: float | None) -> float:
@@ -80,7 +80,7 @@ class Price(Struct):
 
 
 class Stretch(Struct):
-    """Requests between two reports of one limit: those sent after the first one, and answered.
+    """Answered requests between two reports of one limit.
 
     Attributes:
         begun: when the first report arrived; -inf without one: then the remainder was at most the limit.
@@ -137,11 +137,11 @@ class Costs(Struct):
         return min(known.high, max(known.drop, likely))
 
     def _share(self, part: float) -> float:
-        """Return the units to hold for a request whose price is unknown: a part of the most that was left."""
+        """Return the units to hold for an unknown price: a part of the most left."""
         return min(part * (self.most_left or self.limit), LARGEST)
 
     def most_unknown(self, prior: float | None) -> int:
-        """Return how many requests of a route may be in flight before a response shows its price."""
+        """Return how many requests may be in flight until a response shows the price."""
         return max(1, int(self._share(SHARE) / (FACTOR * (prior or 1.0))))
 
     def shown(self, route: str, prior: float | None) -> float:
@@ -156,7 +156,7 @@ class Costs(Struct):
         return max(known.low, min(likely, known.high))
 
     def likely(self, route: str, prior: float | None) -> float:
-        """Return the likely price of a request, from the least drop if there is no documented one."""
+        """Return the likely price: without a documented one, the least drop."""
         known = self.prices.get(route)
         undocumented = prior is None or prior > self.limit or self.units is False
         if undocumented and known is not None and known.compared and known.drop < inf:
@@ -175,7 +175,7 @@ class Costs(Struct):
         return 1.0 if known is None else known.low
 
     def alone(self, route: str) -> float:
-        """Return the units that must be left for a request that leaves alone, to show its price."""
+        """Return the units that must be left for a request that is in flight alone."""
         known = self.prices.get(route)
         if known is None or known.sure:
             return 1.0 if known is None else known.units
@@ -183,14 +183,14 @@ class Costs(Struct):
         return max(known.low, min(known.high, max(share, known.alone)))
 
     def least(self, route: str, prior: float | None) -> float:
-        """Return the lowest likely price; a documented one counts if the service counts units."""
+        """Return the lowest likely price; a documented one only counts in units."""
         known = self.prices.get(route)
         if known is not None and not known.sure:
             return known.low
         return self.shown(route, prior if self.units else None)
 
     def known(self, route: str) -> bool:
-        """Return whether several requests of a route may be in flight: responses showed its price."""
+        """Return whether responses showed a price: then several may be in flight."""
         known = self.prices.get(route)
         if known is None:
             return len(self.prices) >= MOST_ROUTES
@@ -208,7 +208,7 @@ class Costs(Struct):
             self.version += 1
 
     def refused(self, route: str, left: float) -> None:
-        """Learn from a request that was refused alone, with `left` units left: it costs more."""
+        """Learn from a request refused alone: it costs more than `left` units."""
         if (price := self._price(route)) is not None and left + 1.0 > price.low:
             price.low, price.alone = left + 1.0, 2.0 * (left + 1.0)
             price.high, price.drop = max(price.high, price.low), max(price.drop, price.low)
@@ -224,21 +224,21 @@ class Costs(Struct):
     # --- reports ----------------------------------------------------------------------------
 
     def begin(self, now: float, left: float, *, quiet: bool) -> None:
-        """Begin anew with a report: units may have come back before it, or it is one of another limit."""
+        """Begin anew with a report: units came back, or it is one of another limit."""
         self.stretch = Stretch(now, left, quiet)
         if left > self.most_left and now > -inf:
             self.most_left = left
             self.version += 1
 
     def came_back(self, sent: float, now: float, remaining: float, drip: float) -> bool:
-        """Return whether a report shows that more units came back since the first one than may drip."""
+        """Return whether more units came back since the first report than may drip."""
         stretch = self.stretch
         if stretch is None or sent < stretch.begun:
             return stretch is None
         return remaining > stretch.left + (drip * (now - stretch.begun) + 1.0 if drip else 0.0)
 
     def unreported(self) -> None:
-        """Record a request that may have cost units, although no report shows it: it may explain a drop."""
+        """Record a request that no report shows: its units may explain a drop."""
         if self.stretch is not None:
             self.stretch.quiet = False
 
@@ -261,10 +261,10 @@ class Costs(Struct):
         alone: bool,
         drips: bool,
     ) -> None:
-        """Compare a report with the first one: `left` units; `alone` if no other request is in flight.
+        """Compare a report of `left` units with the first one.
 
-        `drip` is the number of units a second that may come back; `drips` if they surely do. `before` has the
-        requests in flight, by route, that were sent before this one.
+        `drip` is the number of units a second that may come back; `drips` if they surely do. `alone` if no
+        other request is in flight; `before` has those, by route, that were sent before this one.
         """
         compares, price, stretch = self.compares(route), self._price(route), self.stretch
         if price is None:
@@ -333,7 +333,7 @@ class Costs(Struct):
         return sum(number * self.low(other) for other, number in counts.items() if other != route)
 
     def _least(self, stretch: Stretch, route: str, drop: float, before: Mapping[str, int]) -> float:
-        """Return the least price of a route that explains a drop; -inf if others may explain it."""
+        """Return the least price that explains a drop; -inf if others may explain it."""
         if not stretch.quiet:
             return -inf
         counts = Counter(stretch.counts) + Counter(before)

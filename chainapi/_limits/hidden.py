@@ -199,7 +199,7 @@ class Hidden(Struct):
         return self.anchor + (learned.window or 0.0) if self.count else -inf
 
     def _held_until(self, opens: float, now: float, in_flight: int) -> float:
-        """Return when a request leaves; long before a learned window is over, one tries alone."""
+        """Return when a request leaves: one tries, long before a window is over."""
         tries = self.busy_until + self.longest_wait + LONGEST_BACKOFF
         if opens <= tries:
             return opens
@@ -216,7 +216,7 @@ class Hidden(Struct):
         return self.learned.wait_for(now, units, held, least=least, probe=False)
 
     def surely_at(self, now: float) -> float:
-        """Return when tries will likely have found the opening: a minute, or twice the time since."""
+        """Return when tries have likely found the opening: a minute, or twice as long."""
         if (
             self.closed is None
             or self.announced
@@ -281,7 +281,7 @@ class Hidden(Struct):
         return apart > self.busy + SOON or 0.0 < FAR * self.longest_wait < apart
 
     def _dripped(self) -> bool:
-        """Return whether too few units passed since the opening for a window, or tries found no usual one."""
+        """Return whether too few units passed for a window, or it is no usual one."""
         few = self.before is not None and self.passed < max(LEAST, PART * self.before)
         return few or (self.window is not None and self.window < SOON and self.window not in USUAL)
 
@@ -314,7 +314,7 @@ class Hidden(Struct):
         self.testing, self.until_test = 0.0, self.gap
 
     def tries_at(self, now: float, jitter: float) -> float:
-        """Return when to try again after a refusal; `jitter` is a random number from 0 to 1."""
+        """Return when to try again after a refusal; `jitter` is random, from 0 to 1."""
         self.tries += 1
         at = self._next_try(now, jitter)
         self._occupied(now, at)

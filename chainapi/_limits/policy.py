@@ -246,7 +246,7 @@ class Policy(Struct, eq=False):
         return self.tick + (floor(behind / window) + 1) * window
 
     def reset(self) -> float:
-        """Return the announced end of the window; inf if unknown, or if it moves as units are spent."""
+        """Return the announced end of the window; inf if unknown, or if it moves."""
         moves = self.reset_at - self.first_reset > ROUNDED
         return inf if moves or self.reset_at <= self.read_at else self.reset_at
 
@@ -258,7 +258,7 @@ class Policy(Struct, eq=False):
         return bool(back) and back[0] <= time + margin
 
     def left_at(self, now: float) -> float:
-        """Return the units left at a time, with those in flight, and those predicted to be back."""
+        """Return the units left at a time, with those predicted to be back."""
         if not self.reported:
             return max(0.0, min(self.limit, self.room(now, 0.0)))
         left = self.left - self.unseen_units
@@ -319,7 +319,7 @@ class Policy(Struct, eq=False):
     # --- responses --------------------------------------------------------------------------
 
     def spend(self, sent: float, now: float, cost: float) -> None:
-        """Record a request that the service counted, or may have counted, without a report."""
+        """Record a request that the service may have counted, without a report."""
         if self.reported:
             before = self.unseen.pop()[1] if len(self.unseen) >= MOST_UNSEEN else 0.0
             self.unseen.append((now, before + cost))
@@ -328,9 +328,10 @@ class Policy(Struct, eq=False):
             self.ledger.add(sent, now, self.window, cost)
 
     def record(self, sent: float, now: float, remaining: float, cost: float, oldest: float) -> bool:
-        """Record a report of a response to a request of `cost` units, 0 if refused; return whether it rose.
+        """Record a report; return whether the remainder rose.
 
-        `oldest` is when the oldest request in flight was sent.
+        The request cost `cost` units, 0 if it was refused. `oldest` is when the oldest request in flight was
+        sent.
         """
         low = self._lowest(sent, now, remaining, oldest)
         if not self.sized and low + cost > self.limit:
@@ -352,7 +353,7 @@ class Policy(Struct, eq=False):
         return rises
 
     def _notice(self, now: float, gain: float) -> None:
-        """Learn from units that came back although none that were spent are due: they drip.
+        """Learn from units that came back although none were due: they drip.
 
         A window or a log of others would return more at once.
         """
@@ -363,7 +364,7 @@ class Policy(Struct, eq=False):
             self.kind = "drip"
 
     def _lowest(self, sent: float, now: float, remaining: float, oldest: float) -> float:
-        """Return the lowest remainder reported since a request was sent: responses overtake each other."""
+        """Return the lowest remainder since a request was sent: responses overtake."""
         lows = self.lows
         while lows and lows[-1][1] >= remaining:
             lows.pop()
@@ -394,7 +395,7 @@ class Policy(Struct, eq=False):
         self.first_reset = min(self.first_reset, self.reset_at)
 
     def set_window(self, now: float, window: float, *, named: bool) -> None:
-        """Use another window: units that were spent return within it, or after it if it was guessed."""
+        """Use another window: spent units return within it, or after a guessed one."""
         if named:
             self.ledger.move(-inf, now + window)
         else:
@@ -424,9 +425,9 @@ class Policy(Struct, eq=False):
         self.ledger.clear()
 
     def classify(self, sent: float, now: float, found: float, *, sure: bool) -> None:
-        """Learn the kind from the first report after a pause: its request found `found` units, or more.
+        """Learn the kind from the first report after a pause.
 
-        `sure` if it found no more.
+        Its request found `found` units, or more; `sure` if no more.
         """
         if not self.window:
             return
@@ -453,7 +454,7 @@ class Policy(Struct, eq=False):
             self.kind = "drip"
 
     def _measure(self, gain: float, drip: float, found: float) -> None:
-        """Measure how slowly units drip: `gain` of the announced `drip` came back, `found` in all."""
+        """Measure how slowly units drip: `gain` of the announced `drip` came back."""
         if found >= self.most_left or gain >= drip:
             self.slowness = max(1.0, self.slowness * 0.8)
         elif drip >= 3.0:

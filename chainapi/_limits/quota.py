@@ -213,7 +213,7 @@ class Quota(Struct, eq=False):
         yield from self.given
 
     def _opens_at(self, policy: Policy, now: float, cost: float, route: str, *, hedge: bool) -> float:
-        """Return when a limit has units for a request; -inf if it has them, inf if a response decides."""
+        """Return when a limit has units; -inf for now, inf if a response decides."""
         counted, held = policy.counted(cost), self._held(policy)
         if policy.backed(now, counted, held):
             return -inf
@@ -242,7 +242,7 @@ class Quota(Struct, eq=False):
         return float(len(self.flying)) if self.announced else self.units
 
     def _awaited(self, now: float) -> int:
-        """Return the number of requests in flight that are not late: a hung one holds back no other."""
+        """Return the number of requests in flight that are not late."""
         before = now - self.patience
         for place, one in enumerate(self.flying.values()):
             if one.sent > before:
@@ -401,7 +401,7 @@ class Quota(Struct, eq=False):
             self.routes.landed(reservation.route)
 
     def _end_probe(self, reservation: Reservation) -> None:
-        """Record that a probe ended without information: another one follows, if it is necessary.
+        """Record that a probe ended without information: another one may follow.
 
         A guess while units are used up is not: without it, they come back all the same.
         """
@@ -410,7 +410,7 @@ class Quota(Struct, eq=False):
             self.probing = False
 
     def _end_probing(self, reservation: Reservation, now: float) -> bool:
-        """Record a response; one to a probe ends probing. Return whether it was such a probe."""
+        """Record a response; return whether it was to a probe, which ends probing."""
         trip = now - reservation.sent
         self.trip += 0.1 * (trip - self.trip) if self.trip else trip
         self.most_probes = 1
@@ -430,7 +430,7 @@ class Quota(Struct, eq=False):
             one.spend(reservation.sent, now, one.counted(cost))
 
     def _count_doubtful(self, now: float) -> None:
-        """Count the units that an earlier host left in flight: a later response includes them."""
+        """Count the units that an earlier host left in flight."""
         (units, requests), self.doubtful = self.doubtful, (0.0, 0)
         for one in self._limits():
             if not one.reported:
@@ -526,7 +526,7 @@ class Quota(Struct, eq=False):
         """Record the reported remainder of a limit, and what it shows of prices."""
         sent, route, costs, first = reservation.sent, reservation.route, self.costs, not one.reported
         cost, sure = 0.0 if refused else costs.shown(route, reservation.prior), costs.sure(route)
-        back_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
+        ends_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
         if probe and not refused and not first:
             one.classify(sent, now, remaining + (cost if sure else costs.low(route)), sure=sure)
             if not sure and one.kind == "log":
@@ -535,21 +535,30 @@ class Quota(Struct, eq=False):
         came_back = one.record(sent, now, remaining, cost, oldest)
         if one is not self.announced.first:
             return
+        if refused:
+            if came_back:
+                costs.begin(now, one.left, quiet=not self.flying)
+        elif one.sized and one.kind != "drip" and (first or (came_back and probe)):
+            self._compare(one, reservation, now, begin=-inf)  # at most the whole limit was left
+        else:
+            self._compare(one, reservation, now, begin=now if came_back or ends_soon else None)
+
+    def _compare(self, one: Policy, reservation: Reservation, now: float, *, begin: float | None) -> None:
+        """Learn prices from a report and the first one, which may `begin` anew."""
+        costs, route, sent, drips = self.costs, reservation.route, reservation.sent, one.kind == "drip"
         drip = 0.0 if one.kind == "window" else one.drip(1.0)
-        if one.kind == "drip" and one.named_window:
-            came_back = costs.came_back(sent, now, remaining, drip)
-        if one.sized and one.kind != "drip" and not refused and (first or (came_back and probe)):
-            costs.begin(-inf, one.limit, quiet=False)  # at most the whole limit was left
-        elif came_back or (back_soon and not refused):
+        if drips and one.named_window:  # units come back all the time: only more than may drip count
+            begin = now if costs.came_back(sent, now, one.left, drip) else None
+        if begin == -inf:
+            costs.begin(-inf, one.limit, quiet=False)
+        elif begin is not None:
             costs.begin(now, one.left, quiet=not self.flying)
-        if not refused:
-            before = self._before(sent) if costs.compares(route) else {}
-            alone, drips = not self.flying, one.kind == "drip"
-            prior, left = reservation.prior, one.left
-            costs.report(route, prior, sent, now, left, drip, before, alone=alone, drips=drips)
+        before = self._before(sent) if costs.compares(route) else {}
+        alone = not self.flying
+        costs.report(route, reservation.prior, sent, now, one.left, drip, before, alone=alone, drips=drips)
 
     def _before(self, sent: float) -> Counter[str]:
-        """Return the requests in flight that were sent by a time, by route: a response may include them."""
+        """Return the requests in flight that a response may include, by route."""
         return Counter(one.route for one in takewhile(lambda one: one.sent <= sent, self.flying.values()))
 
     # --- refusals ---------------------------------------------------------------------------
@@ -577,14 +586,7 @@ class Quota(Struct, eq=False):
             return self._close_route(route, now, wait, jitter, whole=whole)
         if reservation.alone and not left and policy is not None and info.remaining is not None:
             self.costs.refused(route, info.remaining)
-        self.in_a_row += was_probe
-        if inner and self.hidden is None:
-            self.hidden = Hidden(inner=True)
-        if self.hidden is not None and (inner or not self.announced):
-            self.hidden.refused(reservation.sent, now, self._hidden_held(), wait)
-        tries_at = self._tries_at(reservation, now, wait, policy, jitter)
-        self.stopped_until, self.stops = max(self.stopped_until, tries_at), self.stops + 1
-        self.probing, self.most_guesses = True, 1
+        self._stop(reservation, now, wait, policy, jitter, inner=inner, was_probe=was_probe)
         if left is None and was_probe:
             if route == self.refused_route:
                 self.routes.step_back(route, now, self.stopped_until)
@@ -598,6 +600,27 @@ class Quota(Struct, eq=False):
         patient = self.passed_at > -inf and now - self.passed_at <= self.max_stop
         return Verdict.UNANNOUNCED if inner or (wait is None and patient) else Verdict.QUOTA
 
+    def _stop(
+        self,
+        reservation: Reservation,
+        now: float,
+        wait: float | None,
+        policy: Policy | None,
+        jitter: float,
+        *,
+        inner: bool,
+        was_probe: bool,
+    ) -> None:
+        """Stop all requests until the next one may try."""
+        self.in_a_row += was_probe
+        if inner and self.hidden is None:
+            self.hidden = Hidden(inner=True)
+        if self.hidden is not None and (inner or not self.announced):
+            self.hidden.refused(reservation.sent, now, self._hidden_held(), wait)
+        tries_at = self._tries_at(reservation, now, wait, policy, jitter)
+        self.stopped_until, self.stops = max(self.stopped_until, tries_at), self.stops + 1
+        self.probing, self.most_guesses = True, 1
+
     def _left(self, reservation: Reservation, remaining: float | None, policy: Policy | None) -> bool | None:
         """Return whether quota is left for a request and those in flight; None if unknown."""
         if policy is None or remaining is None:
@@ -606,7 +629,7 @@ class Quota(Struct, eq=False):
         return remaining - self.units >= min(needed, policy.limit)
 
     def _is_inner(self, reservation: Reservation, wait: float | None, left: bool | None) -> bool:
-        """Return whether a refusal shows an unannounced limit: the announced ones have quota left."""
+        """Return whether a refusal shows a limit that is not announced."""
         longest = SOON
         if self.hidden is not None and self.hidden.drip is not None:
             longest = max(SOON, 2.0 / self.hidden.drip.rate)
@@ -723,7 +746,7 @@ class Quota(Struct, eq=False):
         return _ENCODER.encode(self)
 
     def restore(self, state: bytes, now: float, age: float) -> float | None:
-        """Continue from a state that was encoded `age` seconds ago; return the time on its clock.
+        """Continue from a state encoded `age` seconds ago; return its time now.
 
         None if it does not count: it is malformed, too old, or a response arrived already, which is newer. A
         probe leaves first all the same, because others may have sent requests since then.
@@ -753,7 +776,7 @@ class Quota(Struct, eq=False):
 
 
 def _decoded(state: bytes) -> Quota | None:
-    """Return the quota of a state; None if it is malformed, too long, or of another version."""
+    """Return the quota of a state; None if it is malformed or of another version."""
     if not state or len(state) > LONGEST_STATE:
         return None
     try:

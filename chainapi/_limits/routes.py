@@ -1,4 +1,4 @@
-"""Routes with few requests at once: a refusal concerned them alone, or their price is unknown.
+"""Routes with few requests at once: refused alone, or of an unknown price.
 
 A refusal with quota left concerns its route, and so does one of a route that is refused again while others
 pass. Only that route waits, then sends one request, then a few. Refusals of two routes without a success in
@@ -52,7 +52,7 @@ class Routes(Struct, eq=False):
         return bool(self.known)
 
     def opens_at(self, route: str, now: float, patience: float) -> float:
-        """Return when a route allows a request, `now` or later; a response may allow it earlier.
+        """Return when a route allows a request; a response may allow it earlier.
 
         One more leaves `patience` seconds after the last one: a hung request must not hold the others.
         """
@@ -105,7 +105,7 @@ class Routes(Struct, eq=False):
             one.in_flight = max(0, one.in_flight - 1)
 
     def passed(self, route: str, sent: float) -> None:
-        """Record a request that was not refused: one more may leave, and others see that it passed."""
+        """Record a request that was not refused: one more may leave."""
         for name, one in self.known.items():
             if name != route and sent >= one.refused_at:
                 one.others_passed = True
@@ -141,7 +141,7 @@ class Routes(Struct, eq=False):
         return one is not None and one.passed > 0 and not one.others_passed
 
     def refuse(self, route: str, now: float) -> Route:
-        """Record a refusal of a route alone; return it, with the number of refusals in a row."""
+        """Record a refusal of a route alone, and return the route."""
         one = self._get(route)
         if one.passed or not one.refusals:
             one.refusals = 1  # a route with successes is limited, not closed

@@ -194,7 +194,16 @@ def test_bytes_that_are_no_state_change_nothing() -> None:
     """Bytes that are no state, states of another version and too old ones are ignored."""
     state = Quota().encode(0.0)
     other_version = msgspec.msgpack.encode({**msgspec.msgpack.decode(state), "version": 0})
-    for other in (b"", b"\xc0", b"\x90", b"no state", bytes(100_000), bytes(1 << 20), state[:-1], other_version):
+    for other in (
+        b"",
+        b"\xc0",
+        b"\x90",
+        b"no state",
+        bytes(100_000),
+        bytes(1 << 20),
+        state[:-1],
+        other_version,
+    ):
         assert Quota().restore(other, 5.0, 0.0) is None
     assert Quota().restore(state, 0.0, 1e9) is None
     assert Quota().restore(state, 0.0, 0.0) == 0.0
