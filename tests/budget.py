@@ -50,10 +50,7 @@ HEART: Mapping[str, Sequence[str]] = {
         "client.telemetry client.threads core.call core.cache core.http core.url core.retry core.statuses",
         "core.idempotency core.canonical_json",
     ),
-    "limits": (
-        "_limits _limits.* core.limits core.limits.* client.limiter client.turns client.permit client.member",
-        "client.ceiling client.timer client.gates",
-    ),
+    "limits": ("_limits _limits.* client.gates",),
     "paging": (
         "_paging _paging.* core.paging core.paging.* client.pages client.page client.runner client.source",
         "client.prefetch client.merge client.split client.follow client.progress client.background",

@@ -18,10 +18,12 @@ import chainapi
 
 ROOT = Path(chainapi.__file__).parent
 
-# From the bottom up: a module imports from its own layer and from those below.
+# From the bottom up: a module imports from its own layer and from those below. One that is named itself is in
+# that layer, and the others of its package are in the layer of the package.
 LAYERS = (
     {"_version", "_text", "errors"},
     {"core", "_limits"},
+    {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},
     {"client"},
@@ -39,7 +41,8 @@ LAYERS = (
 # tree: the root of the errors and the record name each other. The errors do so for type checkers only.
 EXCEPTIONS = {("errors", "core.paging.checkpoint")}
 
-# The core and the limits import nothing that waits, reads a clock, draws random numbers, logs or reaches out.
+# The core and the rules of limits import nothing that waits, reads a clock, draws random numbers, logs, or
+# reaches out.
 PURE = frozenset(
     {
         "__future__",
@@ -155,7 +158,8 @@ def _top(module: str) -> str:
 
 
 def _layer(module: str) -> int:
-    return next((number for number, names in enumerate(LAYERS) if _top(module) in names), -1)
+    layers = {name: number for number, names in enumerate(LAYERS) for name in names}
+    return layers.get(module, layers.get(_top(module), -1))
 
 
 def violations(package: Package) -> list[str]:
@@ -165,7 +169,7 @@ def violations(package: Package) -> list[str]:
 
 def _impure(package: Package) -> Iterator[str]:
     for module in package.imports:
-        if _top(module) in ("core", "_limits"):
+        if _layer(module) == _layer("core"):
             yield from (f"{found}: the core is pure" for found in package.imports[module] if not _pure(found))
             yield from (f"{call}: the core reads no clock" for call in package.clocks[module])
 
@@ -238,7 +242,9 @@ def test_the_package_was_read() -> None:
     These are imports at run time, in functions, and for type checkers.
     """
     package = the_package()
-    assert {_top(module) for module in package.imports} == set[str]().union(*LAYERS)
+    layers = set[str]().union(*LAYERS)
+    assert {_top(module) for module in package.imports} == {_top(name) for name in layers}
+    assert layers <= {_top(module) for module in package.imports} | {*package.imports}
     edges = {(module, target) for module in package.imports for target, _ in package.edges(module)}
     assert edges >= {("core.url", "errors"), ("__main__", "cli"), ("__init__", "session")}
     assert "aiohttp" in {found.module for found in package.imports["client.transport.sender"]}
@@ -261,6 +267,8 @@ SMALL = {
     "core/http.py": "",
     "core/url.py": "from urllib.parse import quote\nfrom datetime import datetime\nfrom ..errors import E\n",
     "core/query.py": "from . import url\n",
+    "_limits/queue.py": "",
+    "_limits/gate.py": "from chainapi._limits import queue\n",
     "client/transport.py": "import aiohttp\nfrom chainapi.core import query\n",
     "session.py": "from chainapi.client.transport import Transport\n",
     "simulator/server.py": "from aiohttp import web\nfrom chainapi.core.http import Request\n",
@@ -284,12 +292,17 @@ SMALL = {
         ("core/url", "from chainapi.core import query", "cycle: core.query -> core.url -> core.query"),
         ("core/url", "def f():\n    from .query import x", "cycle: "),
         ("core/url", "if TYPE_CHECKING:\n    from .query import x", "cycle: "),
+        ("_limits/queue", "import asyncio", "core is pure"),
+        ("_limits/queue", "from chainapi._limits import gate", "imports point down"),
+        ("core/query", "from chainapi._limits.gate import Gate", "imports point down"),
         ("session", "from aiohttp import web", "only client.transport"),
         ("simulator/server", "import aiohttp", "only client.transport"),
         ("simulator/server", "from chainapi.core import url", "shares no code"),
         ("newcomer", "", "newcomer is in no layer"),
         ("simulator/server", "from chainapi import errors", None),
         ("core/http", "from .url import x", None),
+        ("core/http", "from chainapi._limits import queue", None),
+        ("_limits/gate", "import asyncio", None),
     ],
 )
 def test_each_violation_is_found(module: str, line: str, fault: str | None, tmp_path: Path) -> None:

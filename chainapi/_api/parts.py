@@ -8,11 +8,10 @@ from __future__ import annotations
 from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
-from chainapi.client.ceiling import is_rate
+from chainapi._limits.member import Member, is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import LoopGates, OwnGates
-from chainapi.client.member import Member
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
 from chainapi.core.call import CallOptions, CallSettings

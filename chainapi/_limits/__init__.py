@@ -1,1 +1,1 @@
-"""When a request may leave: limits as responses announce them and people see them."""
+"""Rate limits: when a request may leave. All of it is pure but for `gate`."""

@@ -21,8 +21,6 @@ from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
 from chainapi.cli import app
 from chainapi.core import events
-from chainapi.core.limits.modes import TRANSITIONS as MODES
-from chainapi.core.limits.modes import Mode
 from chainapi.core.paging.states import TRANSITIONS, State
 from chainapi.errors import ConfigurationError
 from chainapi.export.window import Lookback, Unit
@@ -49,11 +47,6 @@ def help_text(command: str) -> str:
 def states(_: str) -> str:
     """Draw the states of a walk, from its transition table."""
     return _diagram(State.FIRST, TRANSITIONS)
-
-
-def modes(_: str) -> str:
-    """Draw the modes of a quota, from its transition table."""
-    return _diagram(Mode.LEARNING, MODES)
 
 
 def _diagram(first: Enum, transitions: Mapping[_From, Mapping[_By, _From]]) -> str:
@@ -207,7 +200,6 @@ PARTS: dict[str, Callable[[str], str]] = {
     "help": help_text,
     "keys": keys,
     "metrics": metric_table,
-    "modes": modes,
     "routes": routes,
     "spans": span_table,
     "states": states,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Generic, TypeVar, assert_never, cast
 from msgspec import Struct, field
 
 from chainapi._limits.headers import read_limits
+from chainapi._limits.queue import Ask
+from chainapi._limits.verdict import Verdict
 from chainapi.client.emitter import CallEvents
 from chainapi.client.service import Service
 from chainapi.client.timeouts import Timeout, Timeouts
 from chainapi.core.call import (
-    Acquire,
     Call,
     CallFlow,
     Command,
@@ -28,7 +29,6 @@ from chainapi.core.call import (
     SentAt,
 )
 from chainapi.core.http import Response
-from chainapi.core.limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.errors import (
     APIConnectionError,
@@ -40,7 +40,7 @@ from chainapi.errors import (
 from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
-    from chainapi.client.permit import AnyPermit
+    from chainapi._limits.gate import AnyPermit
 
 __all__ = ["CallRunner"]
 
@@ -90,8 +90,10 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         timeout = self._timeout = self.timeouts.begin(flow.deadline)
         try:
             # Nearly every call succeeds with its first request: it needs no command.
-            if not self._acquire_now():
-                late = await self._acquire(flow.acquire(clock()))
+            ask, service = flow.acquire(clock()), self.service
+            self._permit = service.gate.acquire_now(ask, service.member)
+            if self._permit is None:
+                late = await self._acquire(ask)
                 if late is not None:
                     raise flow.final(late, clock())
             now = clock()
@@ -126,14 +128,6 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 command = flow.send((clock(), result))
         except StopIteration as end:
             return cast("tuple[R, Exchange]", end.value)
-
-    def _acquire_now(self) -> bool:
-        """Return whether the gate allows the first attempt at once."""
-        service, query = self.service, self.call.query
-        self._permit = service.gate.acquire_now(
-            query.route, cost=query.cost, member=service.member, tag=self.call.options.tag
-        )
-        return self._permit is not None
 
     def _decoded(self, exchange: Exchange) -> tuple[R, Exchange] | None:
         """Decode the body of a success.
@@ -177,7 +171,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
     def _carry_out(self, command: Command) -> Awaitable[object]:
         """Return the result of a command, to be awaited at once."""
         match command:
-            case Acquire():
+            case Ask():
                 return self._acquire(command)
             case Send():
                 return self._send(command.attempt, self.timeouts.clock())
@@ -190,28 +184,18 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             case _:
                 assert_never(command)
 
-    async def _acquire(self, command: Acquire) -> APITimeoutError | None:
+    async def _acquire(self, ask: Ask) -> APITimeoutError | None:
         """Wait until the gate allows an attempt.
 
         Raises:
             SessionClosedError: the session was closed meanwhile.
 
         """
-        query, events, self._sent = self.call.query, self._events, False
+        events, self._sent = self._events, False
         if events is not None:
             events.queued()
         try:
-            self._permit = await self.service.gate.acquire(
-                query.route,
-                cost=query.cost,
-                priority=self.call.options.priority,
-                max_wait=command.max_wait,
-                deadline=command.deadline,
-                again=command.again,
-                member=self.service.member,
-                tag=self.call.options.tag,
-                limit=self.call.options.max_waiting,
-            )
+            self._permit = await self.service.gate.acquire(ask, self.service.member)
         except APITimeoutError as error:
             return error.with_traceback(None)
         finally:

@@ -12,12 +12,12 @@ from weakref import WeakValueDictionary
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._limits.queue import WaitingLimit
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
-from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.paging.position import Start
 from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError

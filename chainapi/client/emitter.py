@@ -15,7 +15,7 @@ from chainapi.core.http import Response
 from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
-    from chainapi.client.member import Member
+    from chainapi._limits.member import Member
     from chainapi.core.events import Event, WaitBegan
 
 __all__ = ["CallEvents", "Emitter", "ServiceEvents"]
@@ -208,12 +208,12 @@ class CallEvents:
 
         now, self._timer = self._loop.time(), None
         self._waits = self._reason(now) or "turn"
-        until = self.member.wait_until
+        until = self.member.wait.until
         self._emit(QuotaWaitBegan, self._waits, until - now if until > now else None)
 
     def _reason(self, now: float) -> str:
         """Return the reason of the wait that ends after `now`; empty without one."""
-        return self.member.wait_reason if self.member.wait_until > now else ""
+        return self.member.wait.reason if self.member.wait.until > now else ""
 
     def _emit(self, kind: Callable[..., Event], *values: object, **named: object) -> None:
         service = self.service

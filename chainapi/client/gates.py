@@ -13,16 +13,13 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
+from chainapi._limits.gate import AnyGate, Gate
 from chainapi.client.config import Secret, ServiceConfig
-
-if TYPE_CHECKING:
-    from chainapi.client.limiter import Gate
-    from chainapi.client.permit import AnyGate
 
 __all__ = ["Gates", "LoopGates", "OwnGates"]
 
@@ -68,7 +65,7 @@ class _Gates(Struct, eq=False):
     def get(self, place: Place) -> Gate:
         gate = self.known.get(place)
         if gate is None:
-            gate = self.known[place] = _new_gate()
+            gate = self.known[place] = Gate()
         self.keep(place, gate)
         return gate
 
@@ -100,7 +97,7 @@ class OwnGates:
 
     def open(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig) -> AnyGate:
         """See `Gates.open`."""
-        return _new_gate()
+        return Gate()
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`."""
@@ -124,24 +121,16 @@ class LoopGates(Struct, frozen=True, eq=False):
             try:
                 gates = _LOOPS.setdefault(loop, _Gates())
             except TypeError:  # a loop without weak references: its gates would never be freed
-                return _new_gate()
+                return Gate()
             return gates.get(_place(service, self.transport))
 
     async def close(self, loop: asyncio.AbstractEventLoop, service: ServiceConfig, gate: AnyGate) -> None:
         """See `Gates.close`: the loop remembers the gates used last."""
-        from chainapi.client.limiter import Gate
-
         place = _place(service, self.transport)
         with _LOCK:
             gates = next((gates for known, gates in _LOOPS.items() if known is loop), None)
             if gates is not None and isinstance(gate, Gate):
                 gates.keep(place, gate)
-
-
-def _new_gate() -> Gate:
-    from chainapi.client.limiter import Gate  # imported here: no rule of quotas is needed before
-
-    return Gate()
 
 
 def _place(service: ServiceConfig, transport: object) -> Place:

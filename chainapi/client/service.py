@@ -26,10 +26,10 @@ from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
+    from chainapi._limits.gate import AnyGate
+    from chainapi._limits.member import Member
     from chainapi._limits.view import QuotaSnapshot
     from chainapi.client.emitter import ServiceEvents
-    from chainapi.client.member import Member
-    from chainapi.client.permit import AnyGate
     from chainapi.client.telemetry import Telemetry
     from chainapi.client.transport import Transport
 

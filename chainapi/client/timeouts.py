@@ -11,7 +11,7 @@ from heapq import heapify, heappop, heappush
 from itertools import count
 from math import inf
 
-from chainapi.client.timer import Timer
+from chainapi._limits.gate import Timer
 
 __all__ = ["Timeout", "Timeouts"]
 

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
+from chainapi._limits.queue import Ask
+from chainapi._limits.verdict import Verdict
 from chainapi.core.http import Response, is_markup
 from chainapi.core.idempotency import Idempotency, may_be_done
-from chainapi.core.limits.verdict import Verdict
 from chainapi.core.private import Private
 from chainapi.core.retry import RETRIED_STATUSES, RetryBudget, RetryPolicy, RetryState
 from chainapi.core.statuses import missing_body, rate_limited, status_error
@@ -33,11 +34,10 @@ from chainapi.errors import (
 
 if TYPE_CHECKING:
     from chainapi._limits.headers import RateLimitInfo
+    from chainapi._limits.queue import WaitingLimit
     from chainapi.core.cache import ResponseCache
-    from chainapi.core.limits.waiting import WaitingLimit
 
 __all__ = [
-    "Acquire",
     "Call",
     "CallFlow",
     "CallOptions",
@@ -149,23 +149,6 @@ class CallSettings(Struct, eq=False):
     max_stop: float = inf
 
 
-class Acquire(Struct):
-    """Wait for the quota to allow the next attempt.
-
-    Result: None, or the APITimeoutError of a service that answers nobody. A QuotaWaitError ends the call.
-
-    Attributes:
-        max_wait: seconds that the wait may take; None for no limit.
-        deadline: time of the loop that the wait may not pass; inf for none.
-        again: whether an attempt of this call failed before, which puts it first in the queue.
-
-    """
-
-    max_wait: float | None
-    deadline: float
-    again: bool
-
-
 class Send(Struct):
     """Send the request; `attempt` counts from 1. Result: an `Exchange`."""
 
@@ -201,7 +184,7 @@ class Pause(Struct):
     reason: str
 
 
-Command: TypeAlias = Acquire | Send | Decode | Describe | Pause
+Command: TypeAlias = Ask | Send | Decode | Describe | Pause
 Flow: TypeAlias = Generator[Command, tuple[float, Any], T]
 
 
@@ -367,14 +350,29 @@ class CallFlow:
         self._seconds[self._phase] += now - self._since
         self._phase, self._since = phase, now
 
-    def acquire(self, now: float) -> Acquire:
-        """Begin to wait for quota; waits of earlier attempts count toward `max_wait`."""
+    def acquire(self, now: float) -> Ask:
+        """Begin to wait for quota; waits of earlier attempts count toward `max_wait`.
+
+        The result of the command is None, or the APITimeoutError of a service that answers nobody. A
+        QuotaWaitError ends the call.
+        """
         if self._phase != _QUEUE:
             self._enter(_QUEUE, now)
-        left = self._call.options.max_wait
+        query, options = self._call.query, self._call.options
+        left = options.max_wait
         if left is not None:
             left = max(0.0, left - self._seconds[_QUEUE] - (now - self._since))
-        return Acquire(left, self.deadline, self._attempts > 0)
+        again = self._attempts > 0
+        return Ask(
+            query.route,
+            query.cost,
+            options.priority,
+            options.tag,
+            left,
+            self.deadline,
+            again=again,
+            limit=options.max_waiting,
+        )
 
     def send(self, now: float) -> Send:
         """Begin an attempt, unless it is too late or the response is not needed.

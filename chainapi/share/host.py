@@ -1,6 +1,6 @@
 """Host of a shared quota: one gate, which serves the links of all processes.
 
-The gate is the one that a process alone would use (`chainapi.client.limiter`); each session of each process
+The gate is the one that a process alone would use (`chainapi._limits.gate`); each session of each process
 is a `Member` of it. So there is one copy of the rules. The host answers messages
 (`chainapi.core.share.messages`) together: all that an iteration of the loop brings.
 """
@@ -10,23 +10,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from itertools import chain, count
 from math import inf
-from typing import Any, assert_never
+from typing import assert_never
 
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._limits import verdict as verdicts
+from chainapi._limits.gate import Ask, Gate, Group, Member, Permit, WaitingLimit
 from chainapi._limits.headers import hold
 from chainapi._limits.view import Limit
-from chainapi.client.limiter import Gate
-from chainapi.client.member import Member
-from chainapi.client.permit import Permit
-from chainapi.core.limits import verdict as verdicts
-from chainapi.core.limits.group import Group
-from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share.messages import (
     VERSION,
     Acquire,
@@ -341,13 +337,8 @@ class _Peer:
         session = self._session(message.session)
         if message.permit in self._permits:
             raise _ProtocolError(f"permit {message.permit} is held already")
-        permit = self.host.gate.adopt(
-            message.route,
-            cost=message.cost,
-            member=session.member,
-            elapsed=message.elapsed,
-            tag=message.tag,
-        )
+        ask = Ask(message.route, message.cost, tag=message.tag)
+        permit = self.host.gate.adopt(ask, session.member, message.elapsed)
         self._hold(message.permit, permit, session, 0)
 
     def _join(self, message: Join) -> None:
@@ -403,20 +394,20 @@ class _Peer:
             raise _ProtocolError(f"request {message.number} waits already")
         self.host.changed()
         self._note(message.priority)
-        permit = self.host.gate.acquire_now(
-            message.route, cost=message.cost, member=session.member, tag=message.tag
-        )
+        loop = asyncio.get_running_loop()
+        ask = _ask(message, loop.time())
+        permit = self.host.gate.acquire_now(ask, session.member)
         if permit is not None:
             self._grant(message, permit, session)
             return
-        task = asyncio.get_running_loop().create_task(self._wait(message, session))
+        task = loop.create_task(self._wait(message, ask, session))
         self._waiting[message.number] = _Waiter(task, message.priority)
         self._count(message.priority, 1)
 
-    async def _wait(self, message: Acquire, session: _Session) -> None:
+    async def _wait(self, message: Acquire, ask: Ask, session: _Session) -> None:
         """Wait for the turn of a request, and send its permit."""
         try:
-            permit = await self._turn(message, session)
+            permit = await self.host.gate.acquire(ask, session.member)
         except QuotaWaitError as error:
             full = isinstance(error, QueueFullError)
             self.send(Refused(message.number, amount_of(error.retry_after), full=full))
@@ -436,20 +427,6 @@ class _Peer:
             self.host.changed()
             if cancelled:
                 waiter.task.cancel()
-
-    def _turn(self, message: Acquire, session: _Session) -> Coroutine[Any, Any, Permit]:
-        now = asyncio.get_running_loop().time()
-        return self.host.gate.acquire(
-            message.route,
-            cost=message.cost,
-            priority=message.priority,
-            max_wait=message.max_wait,
-            deadline=inf if message.left is None else now + message.left,
-            again=message.again,
-            member=session.member,
-            tag=message.tag,
-            limit=_waiting_limit(message),
-        )
 
     def _grant(self, message: Acquire, permit: Permit, session: _Session) -> None:
         number = self._hold(next(self._numbers), permit, session, message.priority)
@@ -555,11 +532,22 @@ class _ProtocolError(Exception):
     """Message that does not fit to those before it."""
 
 
-def _waiting_limit(message: Acquire) -> WaitingLimit | None:
-    """Return the limit of a request among those that wait."""
-    if message.limit is None:
-        return None
-    return WaitingLimit(inf if message.most_waiting is None else message.most_waiting, message.limit)
+def _ask(message: Acquire, now: float) -> Ask:
+    """Return what a request asks of the gate."""
+    limit = None
+    if message.limit is not None:
+        limit = WaitingLimit(inf if message.most_waiting is None else message.most_waiting, message.limit)
+    deadline = inf if message.left is None else now + message.left
+    return Ask(
+        message.route,
+        message.cost,
+        message.priority,
+        message.tag,
+        message.max_wait,
+        deadline,
+        again=message.again,
+        limit=limit,
+    )
 
 
 def _capped(amount: float | None) -> float | None:

@@ -1,6 +1,6 @@
 """Gate of a shared quota in one process, with its links to hosts.
 
-It has the methods of `chainapi.client.limiter.Gate` that a session uses, and sends them as messages. One task
+It has the methods of `chainapi._limits.gate.Gate` that a session uses, and sends them as messages. One task
 connects to a host, waits until the link breaks, and begins again. A new host gets all that it has to know:
 the sessions, the requests under way, and those that wait. So messages without a host are dropped, no request
 is sent without a permit, and none is sent twice.
@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, assert_never
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._limits.gate import Ask, Member, Wait
 from chainapi._limits.view import Limit, QuotaSnapshot
-from chainapi.client.member import Member
-from chainapi.core.limits.waiting import WaitingLimit
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
     VERSION,
@@ -84,21 +83,17 @@ class _Request:
 
     Attributes:
         message: to the host, but for the number and the time that is left.
+        ask: what it asks.
         member: the session.
         waits_until: latest time of its turn by `max_wait`, on the loop's clock.
-        deadline: latest time of its turn by the deadline of its call.
-        max_wait: seconds, for the error.
-        limit: of the requests that wait, for the error.
         permit: the result.
 
     """
 
     message: Acquire
+    ask: Ask
     member: Member
     waits_until: float
-    deadline: float
-    max_wait: float | None
-    limit: WaitingLimit | None
     permit: asyncio.Future[SharedPermit]
 
     def acquire(self, number: int, now: float) -> Acquire:
@@ -107,7 +102,10 @@ class _Request:
         The next host has to let the request wait if this one does.
         """
         message = replace(
-            self.message, number=number, max_wait=_left(self.waits_until, now), left=_left(self.deadline, now)
+            self.message,
+            number=number,
+            max_wait=_left(self.waits_until, now),
+            left=_left(self.ask.deadline, now),
         )
         if message.most_waiting is not None:
             self.message = replace(self.message, most_waiting=None)
@@ -117,10 +115,11 @@ class _Request:
         """Return the error of a refusal by the host."""
         if message.seconds is None:
             return APITimeoutError(message.reason)
-        if message.full and self.limit is not None:
-            return self.member.queue_full(message.seconds, self.limit.most)
-        left = self.deadline - now if self.deadline < self.waits_until else None
-        return self.member.too_long(message.seconds, self.max_wait or 0.0, left)
+        ask = self.ask
+        if message.full and ask.limit is not None:
+            return self.member.queue_full(message.seconds, ask.limit.most)
+        left = ask.deadline - now if ask.deadline < self.waits_until else None
+        return self.member.too_long(message.seconds, ask.max_wait or 0.0, left)
 
 
 @define(eq=False, repr=False)
@@ -179,19 +178,7 @@ class SharedGate:
 
     # --- what a session uses ----------------------------------------------------------------
 
-    async def acquire(
-        self,
-        route: str = "",
-        *,
-        cost: float | None = None,
-        priority: int = 0,
-        max_wait: float | None = None,
-        deadline: float = inf,
-        again: bool = False,
-        member: Member,
-        tag: str | None = None,
-        limit: WaitingLimit | None = None,
-    ) -> SharedPermit:
+    async def acquire(self, ask: Ask, member: Member) -> SharedPermit:
         """Wait for a turn, and return the permit to send now; see `Gate.acquire`.
 
         Raises:
@@ -200,22 +187,20 @@ class SharedGate:
 
         """
         loop = asyncio.get_running_loop()
-        waits_until = inf if max_wait is None else loop.time() + max_wait
+        waits_until = inf if ask.max_wait is None else loop.time() + ask.max_wait
         message = Acquire(
             0,
             self._session(member),
-            route[:LONGEST],
-            None if cost is None else amount_of(cost),
-            max(-HIGHEST, min(priority, HIGHEST)),
-            again=again,
-            tag=tag,
-            limit=None if limit is None else limit.number,
-            most_waiting=None if limit is None else min(int(limit.most), HIGHEST),
+            ask.route[:LONGEST],
+            None if ask.cost is None else amount_of(ask.cost),
+            max(-HIGHEST, min(ask.priority, HIGHEST)),
+            again=ask.again,
+            tag=ask.tag,
+            limit=None if ask.limit is None else ask.limit.number,
+            most_waiting=None if ask.limit is None else min(int(ask.limit.most), HIGHEST),
         )
         while True:
-            permit = await self._ask(
-                _Request(message, member, waits_until, deadline, max_wait, limit, loop.create_future())
-            )
+            permit = await self._ask(_Request(message, ask, member, waits_until, loop.create_future()))
             if permit.valid:
                 permit.sent = loop.time()
                 return permit
@@ -223,7 +208,7 @@ class SharedGate:
             self._session(member)
             message = replace(message, again=True)
 
-    def acquire_now(self, route: str, *, cost: float | None, member: Member, tag: str | None = None) -> None:
+    def acquire_now(self, ask: Ask, member: Member) -> None:
         """Return None: another process grants the permits."""
 
     def price(self, route: str, prior: float | None) -> float | None:
@@ -368,7 +353,7 @@ class SharedGate:
         now = asyncio.get_running_loop().time()
         for member, joined in self._joined.items():
             if joined.session == message.session:
-                member.report_wait(message.reason, now, now + message.seconds, message.waiting)
+                member.report_wait(Wait(now + message.seconds, message.reason), now, message.waiting)
 
     def _end_plan(self, message: PlanEnded) -> None:
         for member, joined in self._joined.items():

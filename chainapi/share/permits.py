@@ -10,7 +10,7 @@ from itertools import count
 from attrs import define, field
 
 from chainapi._limits.headers import RateLimitInfo, hold
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
     HOLDING,

@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
+from chainapi._limits.gate import AnyGate
 from chainapi._text import quoted
 from chainapi.client.config import ServiceConfig
-from chainapi.client.permit import AnyGate
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.link import Carrier

@@ -8,7 +8,7 @@ import pytest
 from aiolimiter import AsyncLimiter
 
 from chainapi import Limit
-from chainapi.client.ceiling import Ceiling
+from chainapi._limits.member import Ceiling
 
 pytestmark = pytest.mark.rule
 
@@ -35,7 +35,7 @@ async def test_limiter_of_the_user_counts_requests() -> None:
 
 async def test_payment_of_more_than_the_bucket_holds_takes_its_time() -> None:
     """A toll above the size of the bucket is paid in parts, at its rate."""
-    ceiling, began = Ceiling(Limit(10, 5.0)), time()
+    ceiling, began = Ceiling(Limit(10, 5.0, units=True)), time()
     assert ceiling.ready(25.0)
     assert ceiling.wait(25.0) == 7.5
     await ceiling.pay(25.0)
@@ -45,7 +45,7 @@ async def test_payment_of_more_than_the_bucket_holds_takes_its_time() -> None:
 
 async def test_wait_is_that_for_the_tokens_that_lack() -> None:
     """A bucket of 10 that has 6 has 9 after the time of 3; it has 10 when it is full."""
-    ceiling = Ceiling(Limit(10, 5.0))
+    ceiling = Ceiling(Limit(10, 5.0, units=True))
     await ceiling.pay(4.0)
     assert [ceiling.wait(toll) for toll in (6.0, 9.0, 26.0)] == pytest.approx([0.0, 1.5, 10.0], abs=1e-5)
     assert [ceiling.ready(toll) for toll in (6.0, 9.0, 26.0)] == [True, False, False]

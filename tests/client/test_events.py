@@ -127,11 +127,16 @@ async def test_a_wait_whose_end_moves_a_little_is_reported_once() -> None:
         if isinstance(event, WaitBegan):
             heard.append(loop.time())
 
-    # The service repeats one remainder, so the first request seems to have taken the rest.
-    headers = {"ratelimit-policy": "1000;w=60", "ratelimit-limit": "1000", "ratelimit-remaining": "900"}
+    # The service repeats that nothing remains for 5 seconds: each response moves the end of the wait.
+    headers = {
+        "ratelimit-policy": "1000;w=60",
+        "ratelimit-limit": "1000",
+        "ratelimit-remaining": "0",
+        "ratelimit-reset": "5",
+    }
     transport = Answering(headers=headers, seconds=0.05)
     async with reaching(transport, on_event=listen) as session:
-        await asyncio.gather(*(session.data.get(f"/v1/chains/{chain}") for chain in range(1, 200)))
+        await asyncio.gather(*(session.data.get(f"/v1/chains/{chain}") for chain in range(1, 20)))
     assert heard
     assert all(after - before >= 1.0 for before, after in pairwise(heard)), len(heard)
 

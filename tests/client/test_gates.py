@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from chainapi import Limit, Session
+from chainapi._limits.gate import Gate
 from chainapi.client import gates
-from chainapi.client.limiter import Gate
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
@@ -345,11 +345,11 @@ async def test_careful_settings_hold_for_all() -> None:
     service = Service()
     bold = opened(service, max_stop=60.0, limits={"data": [Limit(100)]})
     careful = opened(service, max_stop=None, probe=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
-    quota = gate(bold)._quota
+    quota = gate(bold).quota
     assert (quota.probe, quota.max_stop) == (True, 60.0)
-    assert gate(careful)._quota is quota
+    assert gate(careful).quota is quota
     assert (quota.probe, quota.max_stop) == (False, float("inf"))
-    assert [*quota._in_force.given] == [Limit(100), Limit(5, per=1.0)]
+    assert [(one.limit, one.window) for one in quota.given] == [(100, 60), (5, 1)]
     assert bold.connection.service("data").member.limits == (Limit(100),)
     began = time()
     await asyncio.gather(*(bold.data.get(PATH) for _ in range(12)))

@@ -18,6 +18,7 @@ import pytest
 from attrs import define
 
 from chainapi import Checkpoint, MetricPoint, Pages, Provider, Session, merge
+from chainapi._limits.gate import Ask
 from chainapi.errors import (
     APIStatusError,
     ChainAPIError,
@@ -375,7 +376,7 @@ async def test_a_call_granted_while_its_session_closes_sends_nothing(before: boo
         if before:
             assert (session.data.quota.in_flight, other.data.quota.in_flight) == (0, 0)  # both have joined
             service = session.connection.service("data")
-            permit = await service.gate.acquire(member=service.member)
+            permit = await service.gate.acquire(Ask(), service.member)
         else:
             permit = None
             await other.data.get("/v1/x")

@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 from distributed import Client, LocalCluster, Security
 
-from chainapi.client.member import Member
-from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.gate import Ask, Member, Permit
+from chainapi._limits.verdict import Verdict
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.participant import SharedGate
@@ -34,7 +33,7 @@ class Process:
 
     async def acquire(self, **options: Any) -> SharedPermit | Permit:
         """Return a permit."""
-        return await asyncio.wait_for(self.gate.acquire("/a", member=self.member, **options), 10)
+        return await asyncio.wait_for(self.gate.acquire(Ask("/a", **options), self.member), 10)
 
     async def aclose(self) -> None:
         """Leave the quota."""

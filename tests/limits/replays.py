@@ -15,7 +15,7 @@ from math import inf
 from attrs import define
 
 from chainapi.errors import QuotaWaitError
-from tests.limits.seam import Permit
+from tests.limits.seam import Ask, Permit
 from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
 
 __all__ = ["CheckedForecasts", "check_forecasts"]
@@ -79,7 +79,7 @@ class _Patient(Client):
 
     async def patiently(self, errand: Errand, *, again: bool) -> Permit:
         """Wait at the gate without a limit."""
-        return await self.gate.acquire(errand.route, cost=errand.prior, priority=errand.priority, again=again)
+        return await self.gate.acquire(Ask(errand.route, errand.prior, errand.priority, again=again))
 
     async def wait(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait without a limit."""

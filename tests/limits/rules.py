@@ -28,10 +28,20 @@ __all__ = ["RULES", "lines_of", "rules_table", "switched_off", "worse"]
 
 # Name, place, and what replaces it.
 RULES: tuple[tuple[str, str, Any], ...] = (
-    ("others follow a late probe", "chainapi.core.limits.probe:SOONEST_HEDGE", inf),
-    ("first requests of a route alone", "chainapi.core.limits.costs:Costs.known", lambda self, route: True),
-    ("a share held for a hidden price", "chainapi.core.limits.costs:SHARE", 0.0),
-    ("guesses begin slowly", "chainapi.core.limits.guesses:Guesses.restart", lambda self: None),
+    ("others follow a late probe", "chainapi._limits.quota:SOONEST_HEDGE", inf),
+    ("first requests of a route alone", "chainapi._limits.costs:Costs.known", lambda self, route: True),
+    ("a share held for a hidden price", "chainapi._limits.costs:SHARE", 0.0),
+    ("guesses begin slowly", "chainapi._limits.quota:Quota.wait", lambda self, decision: None),
+    (
+        "the lowest of overlapping reports",
+        "chainapi._limits.policy:Policy._lowest",
+        lambda self, *args: args[2],
+    ),
+    ("a drip slower than announced", "chainapi._limits.policy:Policy._measure", lambda self, *args: None),
+    ("units back one by one", "chainapi._limits.policy:Policy._notice", lambda self, *args: None),
+    ("a probe of used-up units", "chainapi._limits.policy:Policy.probes_at", lambda self, opens: inf),
+    ("tests of a hidden limit", "chainapi._limits.hidden:Hidden._test", lambda self, *args: None),
+    ("a refusal of one route", "chainapi._limits.routes:Routes.concerns_only", lambda self, *args: False),
 )
 TOO_LONG = 600  # real seconds for one part of the table: without a rule, a job may never end
 SMALL = 0.1, 0.003  # changes of a figure that do not count: absolute, and as a part of it

@@ -15,7 +15,7 @@ from attrs import define, field, frozen
 from chainapi import Limit
 from chainapi.errors import ChainAPIError
 from chainapi.testing import VirtualLoop
-from tests.limits.seam import Gate, RateLimitInfo
+from tests.limits.seam import Ask, Gate, RateLimitInfo
 from tests.limits.servers import EPSILON, Response
 
 __all__ = ["Case", "Run", "gate", "knowing", "plain", "quickest"]
@@ -266,7 +266,7 @@ def gate(case: Case, *, probe: bool = True, limit: float = inf) -> Run:
             prior = case.priors[number] if case.priors else cost
             again = False
             while True:
-                permit = await doors.acquire(route, cost=prior, again=again, max_wait=case.max_wait)
+                permit = await doors.acquire(Ask(route, prior, again=again, max_wait=case.max_wait))
                 again = True
                 try:
                     async with asyncio.timeout(case.timeout):

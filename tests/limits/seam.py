@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+from chainapi._limits.gate import Ask, Gate, Permit
 from chainapi._limits.headers import PolicyField, RateLimitInfo, read_limits
-from chainapi.client.limiter import Gate
-from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 
-__all__ = ["Gate", "Permit", "PolicyField", "RateLimitInfo", "Verdict", "read_limits"]
+__all__ = ["Ask", "Gate", "Permit", "PolicyField", "RateLimitInfo", "Verdict", "read_limits"]

@@ -50,9 +50,9 @@ def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
     ("seed", "share", "documented", "in_time"),
     [
         (6, None, True, 265),
-        (6, 0.3, True, 227),
-        (10, 0.1, False, 157),
-        (38, 0.2, True, 210),
+        (6, 0.3, True, 216),
+        (10, 0.1, False, 156),
+        (38, 0.2, True, 202),
         (52, 0.3, True, 12),
     ],
 )

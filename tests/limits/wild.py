@@ -18,7 +18,7 @@ from attrs import define, field, frozen
 from chainapi import Limit
 from chainapi.errors import QuotaWaitError
 from chainapi.testing import VirtualLoop
-from tests.limits.seam import Gate, Permit, Verdict, read_limits
+from tests.limits.seam import Ask, Gate, Permit, Verdict, read_limits
 from tests.limits.servers import EPSILON, Server, Stacked
 
 __all__ = ["OVERDUE", "Client", "Errand", "Front", "Outcome", "Scene", "ideal", "run"]
@@ -262,12 +262,9 @@ class Client:
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
+        wait, again = self.scene.max_wait, tries > 0
         return await self.gate.acquire(
-            errand.route,
-            cost=errand.prior,
-            priority=errand.priority,
-            again=tries > 0,
-            max_wait=self.scene.max_wait,
+            Ask(errand.route, errand.prior, errand.priority, max_wait=wait, again=again)
         )
 
     async def send(self, number: int, errand: Errand, tries: int) -> int:

@@ -8,7 +8,7 @@ from functools import partial
 
 from attrs import define, field
 
-from chainapi.client.limiter import Gate
+from chainapi._limits.gate import Gate
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
 from chainapi.share.link import Link

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from chainapi._limits.gate import Permit
 from chainapi._limits.headers import PolicyField, RateLimitInfo
-from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.share.permits import SharedPermit
 
 MINUTE = (PolicyField(100.0, 60.0),)

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from chainapi._limits import verdict as verdicts
+from chainapi._limits.gate import Ask, Member
 from chainapi._limits.headers import PolicyField, RateLimitInfo
-from chainapi.client.member import Member
-from chainapi.core.limits import verdict as verdicts
 from chainapi.core.share.messages import (
     HOLDING,
     VERSION,
@@ -193,7 +193,7 @@ async def asking(
     """Let a process ask for a permit, and leave at the end."""
     gate, member = SharedGate("quota", "https://data.test", host, on_unavailable), Member()
     gate.join(member)
-    task = asyncio.create_task(gate.acquire("/a", member=member))
+    task = asyncio.create_task(gate.acquire(Ask("/a"), member))
     await asyncio.sleep(0.001)
     yield task
     task.cancel()

@@ -12,11 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import Limit
+from chainapi._limits.gate import Ask, Gate, Member, Permit
 from chainapi._limits.headers import PolicyField, RateLimitInfo
-from chainapi.client.limiter import Gate
-from chainapi.client.member import Member
-from chainapi.client.permit import Permit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit
 from chainapi.testing import VirtualLoop
@@ -54,7 +52,7 @@ async def direct() -> Gates:
         gate.join(member)
 
     async def acquire(name: str, priority: int) -> Permit:
-        return await gate.acquire(f"/{name}", priority=priority, member=known[name])
+        return await gate.acquire(Ask(f"/{name}", priority=priority), known[name])
 
     async def aclose() -> None:
         pass
@@ -72,7 +70,7 @@ async def through(number: int, delay: float) -> Gates:
         homes[name].join(member)
 
     async def acquire(name: str, priority: int) -> SharedPermit | Permit:
-        return await homes[name].acquire(f"/{name}", priority=priority, member=known[name])
+        return await homes[name].acquire(Ask(f"/{name}", priority=priority), known[name])
 
     async def aclose() -> None:
         for name, member in known.items():
@@ -108,6 +106,19 @@ GRANTED_BEFORE_A_STOP: list[Step] = [
     ("a", 1, 0.0, "refuse"),
     ("b", 1, 0.0, "answer"),
     ("b", 1, 0.0, "answer"),
+]
+# Requests of a session that pays a ceiling are cancelled while others wait behind them.
+CANCELLED: list[list[Step]] = [
+    [("a", 0, 0.0, "answer"), ("c", 0, 0.0, "cancel"), ("c", 0, 0.0, "answer"), ("c", 0, 0.0, "answer")],
+    [
+        *[
+            ("a", 0, 0.0, "answer"),
+            ("a", 0, 0.125, "answer"),
+            ("c", 0, 0.0, "answer"),
+            ("a", 0, 0.0, "cancel"),
+        ],
+        *[("c", 1, 0.0, "answer"), ("c", 1, 0.0, "answer")],
+    ],
 ]
 
 
@@ -169,8 +180,10 @@ class Play:
 @settings(max_examples=25)
 @given(steps=STEPS)
 @example(steps=GRANTED_BEFORE_A_STOP)
+@example(steps=CANCELLED[0])
+@example(steps=CANCELLED[1])
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
-    """Random requests keep order, stops and limits, none is lost, and no permit stays behind."""
+    """Random requests keep order, stops and limits; none is lost, and no permit or place stays behind."""
 
     async def run() -> None:
         play = Play(await WAYS[way](), delay)
@@ -187,6 +200,11 @@ def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: l
         await asyncio.sleep(1)
         state = play.gates.host().snapshot()
         assert (state.waiting, state.in_flight) == (0, 0)
+        async with asyncio.timeout(20):  # all places are free again
+            for name in NAMES:
+                await play.answer(await play.gates.acquire(name, 0), 200)
+            for permit in [await play.gates.acquire("d", 0) for _ in range(2)]:
+                permit.unsent()
         await play.gates.aclose()
 
     loop = VirtualLoop()

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from chainapi.client.member import Member
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.gate import Ask, Member
+from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
 from tests.share.exchange import Exchange, ExchangeCarrier
@@ -36,7 +36,7 @@ class Process:
 
     async def acquire(self, route: str = "/a", **options: object) -> SharedPermit:
         """Return a permit."""
-        return await self.gate.acquire(route, member=self.member, **options)  # type: ignore[arg-type]
+        return await self.gate.acquire(Ask(route, **options), self.member)  # type: ignore[arg-type]
 
     async def aclose(self) -> None:
         """Leave the quota."""

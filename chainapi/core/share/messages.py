@@ -25,8 +25,8 @@ from msgspec import DecodeError as MalformedError
 from msgspec import Meta, Struct
 from msgspec.msgpack import Decoder, Encoder
 
+from chainapi._limits import verdict as verdicts
 from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
-from chainapi.core.limits import verdict as verdicts
 
 __all__ = [
     "HOLDING",
@@ -254,7 +254,7 @@ class Refused(Struct, array_like=True, tag=35, frozen=True):
 
 
 class Verdict(Struct, array_like=True, tag=36, frozen=True):
-    """Meaning of a refusal for the quota; see `chainapi.core.limits.verdict.Verdict`."""
+    """Meaning of a refusal for the quota; see `chainapi._limits.verdict.Verdict`."""
 
     permit: Number
     verdict: verdicts.Verdict

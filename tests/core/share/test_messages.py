@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi._limits.headers import PolicyField, RateLimitInfo, ServiceLimit
-from chainapi.core.limits.verdict import Verdict
+from chainapi._limits.verdict import Verdict
 from chainapi.core.share import messages
 from chainapi.core.share.messages import (
     HOLDING,

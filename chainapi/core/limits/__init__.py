@@ -1,1 +1,0 @@
-"""Quotas: policies of a service, their discovery, requests they allow; pure."""
