@@ -248,7 +248,7 @@ def _outages(_quick: bool) -> list[Row]:
             case, server=partial(Open, still), hangs=_outage(1)
         ),
     }
-    # 61 s possible. A request a second goes on to leave, and the last one that hangs ends after its timeout of 30 s.
+    # 61 s possible. A request a second goes on to leave, and the last one to hang has a timeout of 30 s.
     rows = [
         _at_most(f"a service hangs for 60 s, {name}", runs.gate(one, limit=LONG).seconds, 95)
         for name, one in found.items()
