@@ -54,7 +54,7 @@ class Price(Struct):
     @property
     def sure(self) -> bool:
         """Whether the bounds are close."""
-        return self.high <= CLOSE * self.low or (self.tries >= PROVEN and self.high <= self.low + 1.0)
+        return self.high <= self.low + 1.0 or self.high <= CLOSE * self.low
 
     @property
     def units(self) -> float:

@@ -172,7 +172,7 @@ async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
 @pytest.mark.parametrize(
     ("server", "trip", "most"),
     [
-        (lambda: Bucket(3000.0, 60.0, size=50.0), 0.5, 14.0),
+        (lambda: Bucket(3000.0, 60.0, size=50.0), 0.5, 14.5),
         (lambda: Bucket(200.0, 1.0, size=100.0), 1.0, 18.5),
     ],
     ids=["50 a second", "200 a second"],
