@@ -84,7 +84,7 @@ class Stretch(Struct):
 
     Attributes:
         begun: when the first report arrived; -inf without one: then the remainder was at most the limit.
-        left: its remainder.
+        left: its remainder; the service may have counted it at `since`, and units drip from then on.
         quiet: whether no request was in flight then.
         counts: answered requests by route.
         answers: their number.
@@ -92,6 +92,7 @@ class Stretch(Struct):
     """
 
     begun: float
+    since: float
     left: float
     quiet: bool
     counts: dict[str, int] = field(default_factory=dict)
@@ -223,9 +224,10 @@ class Costs(Struct):
 
     # --- reports ----------------------------------------------------------------------------
 
-    def begin(self, now: float, left: float, *, quiet: bool) -> None:
+    def begin(self, now: float, sent: float, left: float, *, quiet: bool) -> None:
         """Begin anew with a report: units came back, or it is one of another limit."""
-        self.stretch = Stretch(now, left, quiet)
+        # The lowest of overlapping reports may be of a request that was sent a trip earlier.
+        self.stretch = Stretch(now, 2.0 * sent - now if now > -inf else -inf, left, quiet)
         if left > self.most_left and now > -inf:
             self.most_left = left
             self.version += 1
@@ -235,7 +237,7 @@ class Costs(Struct):
         stretch = self.stretch
         if stretch is None or sent < stretch.begun:
             return stretch is None
-        return remaining > stretch.left + (drip * (now - stretch.begun) + 1.0 if drip else 0.0)
+        return remaining > stretch.left + (drip * (now - stretch.since) + 1.0 if drip else 0.0)
 
     def unreported(self) -> None:
         """Record a request that no report shows: its units may explain a drop."""
@@ -284,7 +286,7 @@ class Costs(Struct):
             self._check(price, prior)
         done = alone and all(map(self.sure, stretch.counts))
         if done or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
-            self.begin(now, left, quiet=alone)
+            self.begin(now, sent, left, quiet=alone)
 
     def _check(self, price: Price, prior: float | None) -> None:
         """Compare a price with the documented one."""
@@ -316,7 +318,7 @@ class Costs(Struct):
         full = min(left, stretch.left) >= FULL * self.most_left
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
-        back = drip * (now - sent) if first else drip * (now - stretch.begun) + 1.0 if drip else 0.0
+        back = drip * (now - sent) if first else drip * (now - stretch.since) + 1.0 if drip else 0.0
         for route, number in stretch.counts.items():
             if (price := self.prices.get(route)) is not None:
                 own = drop - self._others(stretch.counts, route)

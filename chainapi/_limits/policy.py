@@ -129,6 +129,7 @@ class Policy(Struct, eq=False):
         reported: whether responses report what remains; else the ledger alone counts.
         proven: whether a response reported it since the end of the last stop; else few requests leave.
         left: units that remained by the report of `read_at`, less those that passed unreported.
+        empty: reports in a row of nothing left; without a window each one doubles the wait for the next one.
         most_left: the highest remainder that was reported.
         reserve: units that stay unused, because requests for the last ones were refused.
         lows: time and remainder of reports, both ascending: one that a later report undercut is dropped.
@@ -157,6 +158,7 @@ class Policy(Struct, eq=False):
     proven: bool = True
     left: float = 0.0
     read_at: float = -inf
+    empty: int = 0
     most_left: float = 0.0
     reserve: float = 0.0
     lows: list[tuple[float, float]] = field(default_factory=list)
@@ -226,7 +228,7 @@ class Policy(Struct, eq=False):
         """Return the predicted time when `missing` spent units are back, not before now."""
         if missing <= EPSILON:
             return now
-        window, ledger = self.window or DEFAULT_WINDOW, self.ledger
+        window, ledger = self.window or min(DEFAULT_WINDOW, 2.0 ** max(0, self.empty - 2)), self.ledger
         if self.kind == "drip":
             # A burst may be far smaller than the limit.
             missing += min(CUSHION * self.limit, 0.25 * self.most_left, 5.0)
@@ -342,6 +344,8 @@ class Policy(Struct, eq=False):
         self._see(sent)
         if self.opened == inf or self.limit - low <= cost + EPSILON:
             self.opened = sent
+        if sent >= self.read_at:
+            self.empty = min(self.empty + 1, 8) if low < 1.0 else 0
         self.left, self.reported, self.proven, self.read_at = low, True, True, now
         self.most_left = max(self.most_left, low)
         self.ledger.collect(now)

@@ -537,7 +537,7 @@ class Quota(Struct, eq=False):
             return
         if refused:
             if came_back:
-                costs.begin(now, one.left, quiet=not self.flying)
+                costs.begin(now, sent, one.left, quiet=not self.flying)
         elif one.sized and one.kind != "drip" and (first or (came_back and probe)):
             self._compare(one, reservation, now, begin=-inf)  # at most the whole limit was left
         else:
@@ -550,9 +550,9 @@ class Quota(Struct, eq=False):
         if drips and one.named_window:  # units come back all the time: only more than may drip count
             begin = now if costs.came_back(sent, now, one.left, drip) else None
         if begin == -inf:
-            costs.begin(-inf, one.limit, quiet=False)
+            costs.begin(-inf, -inf, one.limit, quiet=False)
         elif begin is not None:
-            costs.begin(now, one.left, quiet=not self.flying)
+            costs.begin(now, sent, one.left, quiet=not self.flying)
         before = self._before(sent) if costs.compares(route) else {}
         alone = not self.flying
         costs.report(route, reservation.prior, sent, now, one.left, drip, before, alone=alone, drips=drips)

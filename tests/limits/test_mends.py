@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -171,7 +172,7 @@ async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
 @pytest.mark.parametrize(
     ("server", "trip", "most"),
     [
-        (lambda: Bucket(3000.0, 60.0, size=50.0), 0.5, 14.0),
+        (lambda: Bucket(3000.0, 60.0, size=50.0), 0.5, 14.5),
         (lambda: Bucket(200.0, 1.0, size=100.0), 1.0, 18.5),
     ],
     ids=["50 a second", "200 a second"],
@@ -249,6 +250,23 @@ async def test_hung_request_that_times_out_is_not_sent_again_as_a_probe() -> Non
         await again.wait()
         assert max(await asyncio.gather(*(call() for _ in range(20)))) < 0.1
         assert await first > 16.0
+
+
+# --- waits that nobody announces ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("calls", "seconds"), [(5, 10.0), (12, 6 * 60.0)])
+async def test_nothing_left_without_a_time_of_return_pauses_from_a_second_on(
+    calls: int, seconds: float
+) -> None:
+    """Responses that say "0 left" and no time let one request leave after 1, 2, 4 ... 60 seconds."""
+    service = Service(odd=lambda _: (200, {"ratelimit-limit": "100", "ratelimit-remaining": "0"}))
+    async with opened(service) as call:
+        await asyncio.gather(*(call() for _ in range(calls)))
+    gaps = [after - before for before, after in pairwise(service.sent)]
+    assert gaps == pytest.approx(sorted(gaps))
+    assert max(gaps) <= 61.0
+    assert time() <= seconds
 
 
 # --- limits that the user knows of --------------------------------------------------------------

@@ -136,7 +136,7 @@ def test_responses_in_any_order_never_show_more_than_is_left(
 def test_prices_are_learned_whatever_the_order_of_responses(order: list[int], price: int) -> None:
     """The bounds hold the price after each response, and meet once all of a burst are answered."""
     costs = Costs(limit=1_000.0)
-    costs.begin(0.0, 1_000.0, quiet=True)
+    costs.begin(0.0, 0.0, 1_000.0, quiet=True)
     least = 1_000.0
     for number, place in enumerate(order, start=1):
         least = min(least, 1_000.0 - price * (place + 1))
