@@ -383,12 +383,12 @@ class Gate:
         return Permit(self, reservation, member.group, self._account(member, ask.tag))
 
     def _account(self, member: Member, tag: str | None) -> Account:
-        """Return the account of a spender; each member remembers that of its own tag."""
-        if tag is not None:
-            return self._spenders.account(member.process, tag)
-        if member.account is None or member.account.closed:
-            member.account = self._spenders.account(member.process, member.tag)
-        return member.account
+        """Return the account of a spender that is used; a member remembers the one of its own tag."""
+        account = member.account if tag is None else self._spenders.account(member.process, tag)
+        if account is None or account.closed:
+            account = member.account = self._spenders.account(member.process, member.tag)
+        account.used = self.quota.numbers
+        return account
 
     # --- requests that wait -----------------------------------------------------------------
 

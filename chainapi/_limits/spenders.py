@@ -17,12 +17,12 @@ OTHER = "other"  # tag of the spenders that are added up
 class Account:
     """Counts of one spender; see `Spender`. The gate counts.
 
-    `used` is the time of its last request on any clock, `closed` whether it was added up.
+    `used` is the number of requests that the gate had sent at its last use, `closed` whether it was added up.
     """
 
     process: str
     tag: str
-    used: float = 0.0
+    used: int = 0
     requests: int = 0
     units: float = 0.0
     refusals: int = 0
