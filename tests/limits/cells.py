@@ -21,7 +21,7 @@ from tests.limits.servers import (
     Stacked,
 )
 
-__all__ = ["DAY", "KINDS", "LIMIT", "ONE", "WINDOW", "Build", "Cell", "cells"]
+__all__ = ["DAY", "KINDS", "LIMIT", "ONE", "WINDOW", "Build", "Cell", "cells", "server_kinds"]
 
 LIMIT, WINDOW = 1000.0, 60.0
 DAY = 86400.0
@@ -42,6 +42,25 @@ KINDS: dict[str, Build] = {
     ),
     "penalty": lambda: Penal(LIMIT, WINDOW),
 }
+
+
+def server_kinds(limit: float, window: float, phase: float, burst: float) -> list[Build]:
+    """Return servers of each kind, with limits, clocks and bursts as random cases choose them."""
+    return [
+        lambda: FromFirst(limit, window),
+        lambda: Clocked(limit, window, phase=phase),
+        lambda: SlidingLog(limit, window),
+        lambda: Counters(limit, window, phase=phase),
+        lambda: Bucket(limit, window),
+        lambda: Gcra(limit, window, size=burst),
+        lambda: Stacked(
+            limit,
+            window,
+            first=FromFirst(limit, window),
+            second=Clocked(2.2 * limit, 24 * window, phase=phase),
+        ),
+        lambda: Penal(limit, window),
+    ]
 
 
 @frozen

@@ -13,22 +13,16 @@ from attrs import evolve
 from chainapi import Limit
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
-from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells
+from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells, server_kinds
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, spread
 from tests.limits.runs import Case, Service
 from tests.limits.seam import Ask, Gate
 from tests.limits.servers import (
-    Bucket,
-    Clocked,
-    Counters,
     Crowded,
     FromFirst,
     Gcra,
-    Penal,
     Server,
-    SlidingLog,
-    Stacked,
 )
 from tests.limits.wide import WIDE
 
@@ -70,24 +64,9 @@ def random_case(seed: int) -> Case:
     limit = float(round(10.0 ** rng.uniform(2.3, 4.0)))
     window = rng.choice([60.0, 300.0, 3600.0, DAY])
     phase, burst = rng.uniform(0.0, window), max(3.0, limit * rng.uniform(0.02, 0.3))
-    kinds: list[Build] = [
-        lambda: FromFirst(limit, window),
-        lambda: Clocked(limit, window, phase=phase),
-        lambda: SlidingLog(limit, window),
-        lambda: Counters(limit, window, phase=phase),
-        lambda: Bucket(limit, window),
-        lambda: Gcra(limit, window, size=burst),
-        lambda: Stacked(
-            limit,
-            window,
-            first=FromFirst(limit, window),
-            second=Clocked(2.2 * limit, 24 * window, phase=phase),
-        ),
-        lambda: Penal(limit, window),
-    ]
     return Case(
         f"random {seed}",
-        rng.choice(kinds),
+        rng.choice(server_kinds(limit, window, phase, burst)),
         [1.0] * int(min(3000.0, 3.0 * limit) * rng.uniform(0.8, 1.2)),
         rng.choice([1, 4, 16, 64, 256]),
         tail=rng.random() < 0.5,
@@ -189,10 +168,10 @@ def _hidden(quick: bool) -> list[Row]:
     worst = max(cell.run.refusals for cell in documented_cells)
     return [
         Row(
-            "hidden limits, tries after 1, 2, 4 ... 60 s: goodput, 429s a policy",
-            ">= 90 / 60 %, <= 60",
+            "no headers, seven kinds of servers: goodput, 429s a policy",
+            ">= 97.9 / 93 %, <= 60",
             f"{spread(good)}, {refusals:g}",
-            median(good) >= 90 and min(good) >= 60 and refusals <= 60,
+            median(good) >= 97.9 and min(good) >= 93 and refusals <= 60,
         ),
         Row("hidden, but given in `limits=`: 429s", "0", str(worst), worst == 0),
     ]

@@ -9,10 +9,7 @@ from itertools import product
 from math import inf
 from statistics import median
 
-from attrs import evolve
-
 from tests.limits import runs
-from tests.limits.cells import KINDS, cells
 from tests.limits.changing import Changing
 from tests.limits.rows import Row, spread
 from tests.limits.runs import Case, Run
@@ -79,23 +76,6 @@ def _refused(run: Run) -> list[tuple[float, int]]:
     return [(when, number) for when, number in run.sent if when < last[number]]
 
 
-def _hidden_kinds(quick: bool) -> list[Row]:
-    """Measure all kinds without headers, but the one that blocks without announcing a wait."""
-    found = cells(
-        quick, [name for name in KINDS if name != "penalty"], lambda case: evolve(case, hidden=True)
-    )
-    good = [cell.goodput for cell in found]
-    refusals = max(cell.run.refusals / (2 if cell.case.name == "minute and day" else 1) for cell in found)
-    return [
-        Row(
-            "no headers, seven kinds of servers: goodput, 429s a policy",
-            ">= 97.9 / 93 %, <= 60",
-            f"{spread(good)}, {refusals:g}",
-            median(good) >= 97.9 and min(good) >= 93 and refusals <= 60,
-        )
-    ]
-
-
 def _hidden_windows(quick: bool) -> list[Row]:
     """Measure windows of 20 s, which were used to 66 %."""
     good, refusals = [], []
@@ -147,7 +127,6 @@ def _hidden_limiters(quick: bool) -> list[Row]:
 
 PLANS: dict[str, Callable[[bool], list[Row]]] = {
     "plans that change": _changes,
-    "kinds without headers": _hidden_kinds,
     "hidden windows of 20 s": _hidden_windows,
     "hidden limiters of proxies": _hidden_limiters,
 }

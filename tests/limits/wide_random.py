@@ -9,19 +9,15 @@ from math import floor
 from attrs import evolve, frozen
 
 from tests.limits import runs
+from tests.limits.cells import Build, server_kinds
 from tests.limits.changing import Changing
 from tests.limits.processes import over_processes
 from tests.limits.rows import Row
 from tests.limits.runs import Case
 from tests.limits.servers import (
     Bucket,
-    Clocked,
-    Counters,
-    FromFirst,
-    Gcra,
     Penal,
     Server,
-    SlidingLog,
     Stacked,
 )
 
@@ -43,24 +39,9 @@ class Loss:
     hung: bool
 
 
-def _server(rng: random.Random, limit: float, window: float, burst: float) -> Callable[[], Server]:
-    phase = rng.uniform(0.0, window)
-    kinds: list[Callable[[], Server]] = [
-        lambda: FromFirst(limit, window),
-        lambda: Clocked(limit, window, phase=phase),
-        lambda: SlidingLog(limit, window),
-        lambda: Counters(limit, window, phase=phase),
-        lambda: Bucket(limit, window),
-        lambda: Bucket(limit, window, size=burst),
-        lambda: Gcra(limit, window, size=burst),
-        lambda: Stacked(
-            limit,
-            window,
-            first=FromFirst(limit, window),
-            second=Clocked(2.2 * limit, 24 * window, phase=phase),
-        ),
-        lambda: Penal(limit, window),
-    ]
+def _server(rng: random.Random, limit: float, window: float, burst: float) -> Build:
+    kinds = server_kinds(limit, window, rng.uniform(0.0, window), burst)
+    kinds.insert(5, lambda: Bucket(limit, window, size=burst))
     return rng.choice(kinds)
 
 
