@@ -1,6 +1,6 @@
 """Limit headers of a response: all forms of the RateLimit fields, Retry-After.
 
-The forms are those of draft-ietf-httpapi-ratelimit-headers, -00 to -10, and of the vendors before it:
+draft-ietf-httpapi-ratelimit-headers, -00 to -10, and vendors before it define the forms:
 
 - ``RateLimit-Limit``, ``-Remaining`` and ``-Reset``, a number each, with policies after the limit
   (``100, 100;w=60``) or in ``RateLimit-Policy``; the same as ``X-RateLimit-`` and ``X-Rate-Limit-``;
@@ -55,7 +55,7 @@ class RateLimitInfo(Struct, frozen=True):
     `limit` and `remaining` are quota units, `reset` and `retry_after` seconds from the response's arrival. No
     number is negative, infinite or NaN, and none is capped.
 
-    If a response announces several limits, `limit`, `remaining` and `reset` are those of one of them, never
+    If a response announces several limits, `limit`, `remaining` and `reset` come from one of them, never
     mixed: the one with the smallest remainder, and of equals the one with the longest reset. Limits without a
     remainder count only if no limit has one. `policies` and `service_limits` hold them all.
     """
@@ -210,7 +210,7 @@ def _smallest(text: str | None) -> float | None:
 
 
 def _policies(members: Iterable[_Member]) -> tuple[PolicyField, ...]:
-    """Read ``"name";q=100;w=60`` or ``100;w=60``; a member without a quota is none."""
+    """Read ``"name";q=100;w=60`` or ``100;w=60``; skip a member without a quota."""
     quotas = ((one, one.amount if one.name is None else one.params.get("q")) for one in members)
     return tuple(
         PolicyField(quota, one.params.get("w") or None, one.name)

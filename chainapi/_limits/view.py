@@ -130,14 +130,14 @@ class Spender:
 class QuotaSnapshot:
     """Snapshot of a quota at `time`.
 
-    Amounts are units, or requests if the service counts requests, or if they are those of a `Limit`. Times
+    Amounts are units, or requests if the service counts requests, or if a `Limit` counts them. Times
     are seconds on the event loop's clock.
 
     Attributes:
         time: time of the snapshot.
         limit: greatest amount in a window; None if unknown.
         remaining: amount that the last response reported, less what was spent since, and with what is
-            predicted to be back at `time`; that of requests in flight counts as left. None if unknown.
+            predicted to be back at `time`; requests in flight count as left. None if unknown.
         window: length of the window in seconds; None if unknown.
         stopped_for: seconds until requests may leave again after a refusal; 0 without a stop.
         reset_in: predicted seconds until quota comes back; None while requests may leave, and if unknown.
