@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from msgspec import Struct, field
 
@@ -31,9 +31,6 @@ class Announced(Struct, eq=False):
 
     def __bool__(self) -> bool:
         return bool(self.policies)
-
-    def __iter__(self) -> Iterator[Policy]:
-        return iter(self.policies)
 
     @property
     def first(self) -> Policy | None:

@@ -65,18 +65,13 @@ class Price(Struct):
         """Return a documented price that lies within the bounds, else the likely one."""
         return prior if prior is not None and self.low <= prior <= self.high else self.units
 
-    def narrow(self, least: float, most: float, drop: float) -> bool:
-        """Take over the bounds and the drop of a stretch; return whether they changed."""
-        least, most, before = (
-            floor(max(least, 0.0) + EPSILON),
-            max(floor(most + EPSILON), 1.0),
-            (self.low, self.high),
-        )
+    def narrow(self, least: float, most: float, drop: float) -> None:
+        """Take over the bounds and the drop of a stretch."""
+        least, most = floor(max(least, 0.0) + EPSILON), max(floor(most + EPSILON), 1.0)
         if most < self.low or least > self.high:  # others caused a drop, or the price changed
             self.low, self.high, self.drop = 1.0, most, inf
         self.low, self.high = max(self.low, min(least, most)), min(self.high, most)
         self.drop = max(self.low, min(self.drop, drop))
-        return before != (self.low, self.high)
 
 
 class Stretch(Struct):
@@ -108,7 +103,6 @@ class Costs(Struct):
         right: whether documented prices proved right, and none wrong.
         most_left: the highest remainder; the least limit until a response reports one.
         limit: the least announced limit.
-        version: counts up when a price may have changed.
 
     """
 
@@ -119,7 +113,6 @@ class Costs(Struct):
     wrong: bool = False
     most_left: float = 0.0
     limit: float = inf
-    version: int = 0
     stretch: Stretch | None = None
 
     def price(self, route: str, prior: float | None) -> float:
@@ -127,7 +120,8 @@ class Costs(Struct):
         known = self.prices.get(route)
         if known is not None and known.sure:
             return known.fitting(prior)
-        likely = 1.0 if prior is None or prior > self.limit or self.units is False else prior
+        possible = self._possible(prior)
+        likely = 1.0 if possible is None else possible
         if (prior is None or not self.right) and (known is None or known.tries < PROVEN):
             part = SHARE if prior is not None else UNDOCUMENTED
             likely = max(likely, self._share(part)) if self.limit < inf else likely
@@ -136,6 +130,10 @@ class Costs(Struct):
         if known.drop == inf or (known.tries >= TRIES and not known.compared):
             return min(known.high, max(likely, known.low))
         return min(known.high, max(known.drop, likely))
+
+    def _possible(self, prior: float | None) -> float | None:
+        """Return a documented price; None if requests count, or it exceeds the limit."""
+        return None if prior is None or prior > self.limit or self.units is False else prior
 
     def _share(self, part: float) -> float:
         """Return the units to hold for an unknown price: a part of the most left."""
@@ -147,9 +145,8 @@ class Costs(Struct):
 
     def shown(self, route: str, prior: float | None) -> float:
         """Return the likely price of a request, for people: no margin for what is unknown."""
-        documented = prior is not None and prior <= self.limit and self.units is not False
-        likely = prior if documented and prior is not None else 1.0
-        known = self.prices.get(route)
+        known, possible = self.prices.get(route), self._possible(prior)
+        likely = 1.0 if possible is None else possible
         if known is None:
             return likely
         if known.sure:
@@ -159,8 +156,7 @@ class Costs(Struct):
     def likely(self, route: str, prior: float | None) -> float:
         """Return the likely price: without a documented one, the least drop."""
         known = self.prices.get(route)
-        undocumented = prior is None or prior > self.limit or self.units is False
-        if undocumented and known is not None and known.compared and known.drop < inf:
+        if self._possible(prior) is None and known is not None and known.compared and known.drop < inf:
             return known.units
         return self.shown(route, prior)
 
@@ -204,16 +200,13 @@ class Costs(Struct):
 
     def announced(self, limit: float) -> None:
         """Record the least announced limit."""
-        if limit != self.limit:
-            self.limit = limit
-            self.version += 1
+        self.limit = limit
 
     def refused(self, route: str, left: float) -> None:
         """Learn from a request refused alone: it costs more than `left` units."""
         if (price := self._price(route)) is not None and left + 1.0 > price.low:
             price.low, price.alone = left + 1.0, 2.0 * (left + 1.0)
             price.high, price.drop = max(price.high, price.low), max(price.drop, price.low)
-            self.version += 1
 
     def _price(self, route: str) -> Price | None:
         """Return the price of a route, to be changed; None if there are too many routes."""
@@ -225,12 +218,11 @@ class Costs(Struct):
     # --- reports ----------------------------------------------------------------------------
 
     def begin(self, now: float, sent: float, left: float, *, quiet: bool) -> None:
-        """Begin anew with a report: units came back, or it is one of another limit."""
+        """Begin anew with a report: units came back, or another limit reports."""
         # The lowest of overlapping reports may be of a request that was sent a trip earlier.
         self.stretch = Stretch(now, 2.0 * sent - now if now > -inf else -inf, left, quiet)
         if left > self.most_left and now > -inf:
             self.most_left = left
-            self.version += 1
 
     def came_back(self, sent: float, now: float, remaining: float, drip: float) -> bool:
         """Return whether more units came back since the first report than may drip."""
@@ -275,8 +267,6 @@ class Costs(Struct):
         full = left >= FULL * self.most_left
         if price.tries < TRIES or (full and price.tries < PROVEN):
             price.tries += 1
-            if price.tries in (1, TRIES, PROVEN):
-                self.version += 1
         if stretch is None or sent < stretch.begun:
             return
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
@@ -325,8 +315,7 @@ class Costs(Struct):
                 least = self._least(stretch, route, drop, before)
                 price.compared = price.compared or not first
                 seen = own if full or not drips else own + back
-                if price.narrow(least, (own + back) / number, seen / number):
-                    self.version += 1
+                price.narrow(least, (own + back) / number, seen / number)
                 if price.low >= 2.0:
                     self.units, self.assumed = True, False
 

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field
 
-from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter
+from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter, lowest_start
 from chainapi._limits.quota import Quota
 
 __all__ = ["CLOSE", "Deadlines"]
@@ -229,7 +229,7 @@ class _Forecast(Generic[W]):
         """Return the seconds until all that wait have left, and one that `joins`.
 
         All of them could come again and find no other of its rank or of a better one. It would come without
-        the rank of a retry. One that pays a ceiling is not among them, so the ceiling is that of one more.
+        the rank of a retry. One that pays a ceiling is not among them: the ceiling counts one more.
         """
         own, group, lines = self._before(waiter, last=True)
         units, requests = self._ahead(waiter, own, lines, inf)
@@ -295,7 +295,7 @@ class _Forecast(Generic[W]):
         line = lines.get(waiter.process)
         if line is not None and line.heads:
             return line.start
-        lowest = min((one.start for one in lines.values() if one.heads), default=0.0)
+        lowest = lowest_start(lines)
         return lowest if line is None else max(line.start, lowest)
 
 

@@ -252,7 +252,7 @@ class Gate:
         self._woken = 0  # granted, but their tasks did not run yet: no other request may leave before them
         self._limited = Counter[tuple[Member, int]]()  # requests that wait, by member and limit
         self._reported = Wait()  # to the members that wait
-        self._epoch = 0.0  # on the clock of the loop: when that of the quota began
+        self._epoch = 0.0  # when the clock of the quota began, on the clock of the loop
 
     async def acquire(self, ask: Ask, member: Member | None = None) -> Permit:
         """Wait for the turn of a member's request, and return the permit to send now.

@@ -18,7 +18,7 @@ request is the first of a flow whose route is open and whose session has a place
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count, takewhile
 from math import ceil, inf
 from operator import attrgetter
@@ -40,14 +40,14 @@ __all__ = [
     "Wait",
     "Waiter",
     "WaitingLimit",
-    "number_of",
+    "lowest_start",
 ]
 
 SHARE = 10  # lower ranks get one of this many units
 RESTING = 8  # processes without a waiter that a rank remembers at least, because their last turn was early
 WORTH_REPORTING = 1.0  # seconds: no shorter wait is reported
 
-number_of = attrgetter("number")
+_number_of = attrgetter("number")
 
 
 @frozen(eq=False)
@@ -72,7 +72,7 @@ class Ask(Private, Struct, frozen=True):
         cost: the documented cost in units. It counts only if the service is known to count units, and until
             responses show the real cost.
         priority: a higher one goes first.
-        tag: name of the spender in the snapshot; None uses that of the session.
+        tag: name of the spender in the snapshot; None uses the tag of the session.
         max_wait: seconds after which its turn would be too late; None for no limit.
         deadline: time of the loop after which its turn would be too late. The caller enforces it.
         again: whether it was refused or lost before: then it goes before all others.
@@ -297,6 +297,11 @@ class Line(Generic[W]):
             insort(self.heads, (first, flow))
 
 
+def lowest_start(lines: Mapping[str, Line[W]]) -> float:
+    """Return the lowest start of the processes of a rank that wait: no other begins below it."""
+    return min((line.start for line in lines.values() if line.heads), default=0.0)
+
+
 @define(eq=False, repr=False)
 class Queue(Generic[W]):
     """Queue of the requests that wait for one quota.
@@ -399,7 +404,7 @@ class Queue(Generic[W]):
             self.ranks = dict(sorted(self.ranks.items()))
         line = lines.get(waiter.process)
         if line is None or not line.heads:
-            lowest = min((one.start for one in lines.values() if one.heads), default=0.0)
+            lowest = lowest_start(lines)
             if line is None:
                 if len(lines) >= RESTING:
                     for idle in [one for one in lines.values() if not one.heads and one.start <= lowest]:
@@ -469,7 +474,7 @@ class Queue(Generic[W]):
                 if first is not None and (first.rank == -inf or len(self.ranks) == 1):
                     return first
             else:
-                lower = min(filter(None, (lower, *heads)), key=number_of, default=None)
+                lower = min(filter(None, (lower, *heads)), key=_number_of, default=None)
         if first is None or lower is None:
             return first
         due = (SHARE - 1) * self._likely(lower)

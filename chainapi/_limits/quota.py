@@ -112,7 +112,7 @@ class Quota(Struct, eq=False):
         flying: requests without a response, by number; `units`: what they cost.
         doubtful: units of requests in flight when another host took over, and their number, at `doubtful_at`.
         probing: whether the next request is a probe. `probes` are in flight, in round `probe_round`.
-        most_probes: probes that may be; at `hedge_at` one more. `late`: those of earlier rounds.
+        most_probes: probes that may be; at `hedge_at` one more. `late`: probes of earlier rounds.
         trip: mean round trip in seconds.
         most_guesses: requests in flight that no response covers.
         stopped_until: end of the last stop; `stops`: their number.

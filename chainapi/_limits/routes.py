@@ -48,9 +48,6 @@ class Routes(Struct, eq=False):
 
     known: dict[str, Route] = field(default_factory=dict)
 
-    def __bool__(self) -> bool:
-        return bool(self.known)
-
     def opens_at(self, route: str, now: float, patience: float) -> float:
         """Return when a route allows a request; a response may allow it earlier.
 
@@ -62,15 +59,6 @@ class Routes(Struct, eq=False):
         if now < one.until:
             return one.until
         return now if one.in_flight < one.most else max(now, one.sent + patience)
-
-    def places(self, route: str, now: float, patience: float) -> float:
-        """Return how many requests of a route may leave now."""
-        one = self.known.get(route)
-        if one is None:
-            return inf
-        if now < one.until:
-            return 0
-        return max(one.most - one.in_flight, int(one.sent + patience <= now))
 
     def closed_until(self, route: str) -> float:
         """Return the time until which a route is closed; -inf if it is open."""
