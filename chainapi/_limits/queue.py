@@ -298,7 +298,7 @@ class Line(Generic[W]):
 
 
 def lowest_start(lines: Mapping[str, Line[W]]) -> float:
-    """Return the lowest start of the processes of a rank that wait: no other begins below it."""
+    """Return the lowest start of the processes that wait; no other begins below."""
     return min((line.start for line in lines.values() if line.heads), default=0.0)
 
 
