@@ -329,11 +329,13 @@ class Policy(Struct, eq=False):
         if self.window:
             self.ledger.add(sent, now, self.window, cost)
 
-    def record(self, sent: float, now: float, remaining: float, cost: float, oldest: float) -> bool:
+    def record(
+        self, sent: float, now: float, remaining: float, cost: float, oldest: float, *, careful: bool
+    ) -> bool:
         """Record a report; return whether the remainder rose.
 
         The request cost `cost` units, 0 if it was refused. `oldest` is when the oldest request in flight was
-        sent.
+        sent. If it is `careful`, one unit that was due and is not back delays all others.
         """
         low = self._lowest(sent, now, remaining, oldest)
         if not self.sized and low + cost > self.limit:
@@ -348,6 +350,11 @@ class Policy(Struct, eq=False):
             self.empty = min(self.empty + 1, 8) if low < 1.0 else 0
         self.left, self.reported, self.proven, self.read_at = low, True, True, now
         self.most_left = max(self.most_left, low)
+        if careful:
+            self.ledger.keep(self.limit - low - cost)
+            if self.ledger.back and self.ledger.back[0] <= sent:
+                # Sliding counters, or others: the log is no prediction, but its last unit is the latest.
+                self.ledger.move(self.ledger.back[-1], inf)
         self.ledger.collect(now)
         if cost and self.window:
             self.ledger.add(sent, now, self.window, cost)

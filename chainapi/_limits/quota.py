@@ -532,7 +532,7 @@ class Quota(Struct, eq=False):
             if not sure and one.kind == "log":
                 one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
         oldest = next(iter(self.flying.values())).sent if self.flying else now
-        came_back = one.record(sent, now, remaining, cost, oldest)
+        came_back = one.record(sent, now, remaining, cost, oldest, careful=not self.probe)
         if one is not self.announced.first:
             return
         if refused:

@@ -12,6 +12,8 @@ import pytest
 from chainapi import Limit, Session
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
+from tests.limits import runs
+from tests.limits.cells import KINDS
 from tests.sessions import reaching
 
 PATH = "/v1/chains/43114"
@@ -55,6 +57,15 @@ async def test_without_probes_nothing_is_refused() -> None:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(35)))
     assert simulator.stats.answered == {200: 35}
     assert 60.0 <= time() <= 63.0
+
+
+@pytest.mark.parametrize("callers", [256, 4096])
+def test_without_probes_nothing_is_refused_by_sliding_counters(callers: int) -> None:
+    """Units that come back later than in a log are no reason to guess."""
+    kind = "sliding counters"
+    case = runs.Case(kind, KINDS[kind], [1.0] * 2500, callers, tail=True)
+    run = runs.gate(case, probe=False, limit=400.0)
+    assert (run.refusals, run.gave_up) == (0, False)
 
 
 class Refusing:

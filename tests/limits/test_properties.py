@@ -117,7 +117,7 @@ def fly(policy: Policy, left: int, now: float, flight: list[str], order: random.
         if remaining is None:
             policy.spend(now, now + 0.5, 1.0)
         else:
-            policy.record(now, now + 0.5, remaining, 1.0, now)
+            policy.record(now, now + 0.5, remaining, 1.0, now, careful=False)
     return left
 
 
