@@ -474,7 +474,7 @@ class QuotaWaitError(ChainAPIError):
     Attributes:
         retry_at: Unix time in seconds at which quota is available again.
         retry_after: seconds from the error to that time.
-        max_wait: seconds that the call could still wait; None if its deadline came first.
+        max_wait: seconds that the call may wait in all; None if its deadline came first.
         deadline: seconds until its deadline; None if `max_wait` came first.
 
     """

@@ -33,8 +33,10 @@ from chainapi.core.private import Private
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
+    AuthenticationError,
     ChainAPIError,
     DecodeError,
+    QuotaWaitError,
     SessionClosedError,
 )
 from chainapi.models.sizes import LARGE
@@ -73,6 +75,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
     _permit: AnyPermit | None = None  # of the attempt under way
     _sent: bool = False  # whether that attempt has begun
     _outcome: Response | APIConnectionError | None = None  # of the last attempt
+    _revoked: AuthenticationError | None = None  # of another call, while this one waited for quota
     _events: CallEvents | None = None  # None where nobody listens
 
     async def run(self) -> tuple[R, Exchange]:
@@ -103,6 +106,8 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 return done
             return await self._follow(flow.proceed(exchange, clock()))
         except ChainAPIError as error:
+            if isinstance(error, AuthenticationError):
+                self.service.key_refused(error)
             if not (self.timeouts.closed and isinstance(error, APIConnectionError)):
                 self._identify(error)
                 raise
@@ -114,9 +119,19 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             if self._permit is not None:
                 self._abandon(self._permit)
         # Outside of the handler: the cancelled frames hold the headers of the request, the key among them.
+        raise self._identify(self._ended(clock()))
+
+    def _ended(self, now: float) -> ChainAPIError:
+        """Return the error of a call that this session cancelled."""
         if self.timeouts.closed:
-            raise self._identify(self._closed())
-        raise self._identify(self.flow.overdue(self.timeouts.clock()))
+            return self._closed()
+        return self.flow.overdue(now) if self._revoked is None else self.flow.final(self._revoked, now)
+
+    def revoke(self, error: AuthenticationError) -> None:
+        """End the call, which waits for quota, with the 401 of another one."""
+        assert self._timeout is not None  # noqa: S101 - the call has begun
+        self._revoked = error
+        self._timeout.expire()
 
     async def _follow(self, flow: Flow[tuple[R, Exchange]]) -> tuple[R, Exchange]:
         """Carry out the commands of the flow; return its result."""
@@ -191,14 +206,22 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             SessionClosedError: the session was closed meanwhile.
 
         """
-        events, self._sent = self._events, False
+        events, self._sent, service = self._events, False, self.service
         if events is not None:
             events.queued()
+        service.waiting.add(self.revoke)
         try:
-            self._permit = await self.service.gate.acquire(ask, self.service.member)
+            self._permit = await service.gate.acquire(ask, service.member)
         except APITimeoutError as error:
             return error.with_traceback(None)
+        except QuotaWaitError as error:
+            given = self.call.options.max_wait
+            if error.max_wait is None or given is None:
+                raise
+            # The gate knows only what is left of it after waits of earlier attempts.
+            raise QuotaWaitError(error.retry_at, retry_after=error.retry_after, max_wait=given) from None
         finally:
+            service.waiting.discard(self.revoke)
             if events is not None:
                 events.admitted()
         if self.timeouts.closed:  # its turn came before the cancellation of all calls

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urljoin, urlsplit
 
 from attrs import define, field
@@ -20,7 +20,7 @@ from chainapi.client.response import RawResponse
 from chainapi.core.call import Call, CallOptions, Exchange
 from chainapi.core.http import Request, Response, is_markup, request_id
 from chainapi.core.url import Query
-from chainapi.errors import ChainAPIError, DecodeError
+from chainapi.errors import AuthenticationError, ChainAPIError, DecodeError
 from chainapi.models.codec import Stepwise
 from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
@@ -55,6 +55,7 @@ class Service:
         member: the session's place in the gate.
         events: emits the events of the service.
         telemetry: observes each request, and adds headers to it; None without one.
+        waiting: functions that end the calls that wait for quota with a 401 of another one.
 
     """
 
@@ -63,6 +64,7 @@ class Service:
     member: Member
     events: ServiceEvents
     telemetry: Telemetry | None = None
+    waiting: set[Callable[[AuthenticationError], None]] = field(factory=set[Any], init=False)
     _gate: AnyGate | None = field(default=None, init=False)
 
     @property
@@ -122,6 +124,13 @@ class Service:
     def snapshot(self) -> QuotaSnapshot:
         """Return the state of the quota; inside a running loop only."""
         return self.gate.snapshot(self.member)
+
+    def key_refused(self, error: AuthenticationError) -> None:
+        """End the calls that wait for quota after a 401 for the key."""
+        if self.endpoint.key is not None:
+            for end in self.waiting:
+                end(error)
+            self.waiting.clear()
 
     # --- bodies and strings, the key masked -------------------------------------------------
 

@@ -15,12 +15,13 @@ import pytest
 from attrs import define, evolve, field
 
 from chainapi import Limit
-from chainapi.errors import DeadlineExceededError, QuotaWaitError
+from chainapi.errors import AuthenticationError, DeadlineExceededError, QuotaWaitError, RateLimitedError
 from chainapi.transport import Request, Response
 from tests.limits.servers import Bucket, FromFirst, Server
 from tests.sessions import reaching
 
 DAY = 86_400.0
+PATH = "/v1/a"
 HANGS = 1e9  # seconds: no answer
 
 
@@ -92,7 +93,7 @@ async def opened(service: Service, **options: Any) -> AsyncIterator[Callable[[],
 
         async def call() -> float:
             began = time()
-            await session.data.get("/v1/a")
+            await session.data.get(PATH)
             return time() - began
 
         yield call
@@ -156,9 +157,9 @@ async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
     service = Service(odd=lambda number: (429, {}) if number == 25 else None)
     async with reaching(service) as session:
         for _ in range(24):
-            await session.data.get("/v1/a")
+            await session.data.get(PATH)
             await asyncio.sleep(3600.0)
-        refused = asyncio.create_task(session.data.get("/v1/a"))
+        refused = asyncio.create_task(session.data.get(PATH))
         await asyncio.sleep(0.1)
         with pytest.raises(QuotaWaitError) as caught:
             await session.with_options(max_wait=0.0).data.get("/v1/a")
@@ -196,7 +197,7 @@ async def test_hung_first_request_fails_no_other(server: Server | None) -> None:
     """Of 500 calls with ten seconds at the start only the one fails whose request hangs."""
     service = Service(server, odd=lambda number: HANGS if number == 1 else None)
     async with reaching(service, deadline=10.0) as session:
-        calls = (session.data.get("/v1/a") for _ in range(500))
+        calls = (session.data.get(PATH) for _ in range(500))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     assert [type(one) for one in outcomes if not isinstance(one, dict)] == [DeadlineExceededError]
     assert max(service.sent) < 5.0
@@ -332,3 +333,48 @@ async def test_max_wait_counts_requests_of_a_limit(max_wait: float) -> None:
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
     refused = [one for one in outcomes if isinstance(one, QuotaWaitError)]
     assert len(refused) == (90 if max_wait < 60.0 else 10)
+
+
+# --- refusals for ever, keys that are revoked ---------------------------------------------------
+
+
+async def test_refusals_for_ever_end_a_day_after_the_last_success() -> None:
+    """Nobody announced a wait, so `max_stop` since the last success ends the call."""
+    service = Service(odd=lambda number: None if number == 1 else (429, {}))
+    async with reaching(service) as session:
+        await session.data.get(PATH)
+        with pytest.raises(RateLimitedError):
+            await session.data.get(PATH)
+    assert DAY < time() <= 1.1 * DAY
+
+
+async def test_a_revoked_key_ends_the_calls_that_wait() -> None:
+    """They raise the error of the first one that the service refused, and send nothing."""
+    service = Service(FromFirst(10.0, 60.0), odd=lambda number: (401, {}) if number > 25 else None)
+    async with reaching(service) as session:
+        calls = [session.data.get(PATH) for _ in range(200)]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(one) for one in ends].count(AuthenticationError) >= 175
+        assert len(service.sent) <= 36
+        assert time() < 122.0
+        with pytest.raises(AuthenticationError):  # a new call asks again
+            await session.data.get(PATH)
+        assert len(service.sent) <= 37
+
+
+async def test_a_401_without_a_key_ends_no_other_call() -> None:
+    """The route that needs a key is the only one that fails."""
+    service = Service(FromFirst(10.0, 60.0), odd=lambda number: (401, {}) if number == 15 else None)
+    async with reaching(service) as session:
+        calls = [session.metrics.get(PATH) for _ in range(30)]
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(one) for one in ends].count(AuthenticationError) == 1
+
+
+async def test_max_wait_is_shown_as_it_was_given() -> None:
+    """A call that waited a part of it before does not show what is left."""
+    service = Service(odd=lambda number: (429, {"retry-after": f"{20 * number}"}))
+    async with reaching(service, max_wait=30.0) as session:
+        with pytest.raises(QuotaWaitError, match=r"max_wait=30 s") as caught:
+            await session.data.get(PATH)
+    assert caught.value.max_wait == 30.0

@@ -299,8 +299,6 @@ def _late(_quick: bool) -> list[Row]:
 
 def _strays(_quick: bool) -> list[Row]:
     """Measure two refusals a day apart that ask for a second; they held all requests for 24 hours."""
-    # TODO(item 9 of the issue): 429s for ever without headers after one good answer end with an error once
-    # `max_stop` has passed since the last success.
     waits = []
     for hourly in (1, 5, 20):
         begins = [3600.0 * hour for hour in range(4 * 24) for _ in range(hourly)]
