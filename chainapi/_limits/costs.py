@@ -171,13 +171,18 @@ class Costs(Struct):
         known = self.prices.get(route)
         return 1.0 if known is None else known.low
 
-    def alone(self, route: str) -> float:
+    def alone(self, route: str, prior: float | None) -> float:
         """Return the units that must be left for a request that is in flight alone."""
         known = self.prices.get(route)
-        if known is None or known.sure:
-            return 1.0 if known is None else known.units
-        share = SHARE * self.most_left if known.compared else 1.0
-        return max(known.low, min(known.high, max(share, known.alone)))
+        if known is not None and known.sure:
+            return known.units
+        possible = None if self.wrong else self._possible(prior)
+        if possible is None:
+            part = UNDOCUMENTED if known is None else SHARE
+            possible = 1.0 if self.units is False else part * self.most_left
+        if known is not None:
+            possible = max(known.low, min(known.high, max(possible, known.alone)))
+        return max(1.0, min(possible, self.most_left or self.limit))
 
     def least(self, route: str, prior: float | None) -> float:
         """Return the lowest likely price; a documented one only counts in units."""

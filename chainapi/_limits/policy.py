@@ -22,6 +22,8 @@ from typing import Literal
 
 from msgspec import Struct, field
 
+from chainapi._limits.bucket import EARLIEST, Bucket
+
 __all__ = ["DEFAULT_WINDOW", "EPSILON", "Policy"]
 
 DEFAULT_WINDOW = 60.0  # seconds, if no better value is known
@@ -32,11 +34,8 @@ MOST_UNSEEN = 64  # entries; more are added up
 ROUNDED = 1.75  # seconds: a reset that moves by less is the same one, rounded to whole seconds
 FAR = 0.05  # of a window: a probe may cost a refusal only if it may save more than this
 PATIENCE = 0.02  # of a window: the longest that a probe waits for a unit to drip in
-CUSHION = 0.005  # of the limit: a predicted drip must exceed the need by this
 LARGEST_RESERVE = 0.01  # of the limit
-PROOF = 3  # reports of units that came back one by one
-SLOWEST = 64.0  # times as slow as announced
-EARLIEST = 0.8  # of the predicted time of a drip: the least, because responses round and trips differ
+PROOF = 6  # reports of units that came back one by one
 
 
 class Ledger(Struct, array_like=True):
@@ -130,16 +129,14 @@ class Policy(Struct, eq=False):
         proven: whether a response reported it since the end of the last stop; else few requests leave.
         left: units that remained by the report of `read_at`, less those that passed unreported.
         empty: reports in a row of nothing left; without a window each one doubles the wait for the next one.
-        most_left: the highest remainder that was reported.
+        most_left: the highest remainder that was reported; `bucket`: the level of units that drip.
         reserve: units that stay unused, because requests for the last ones were refused.
         lows: time and remainder of reports, both ascending: one that a later report undercut is dropped.
         unseen: time and units of requests that the last report need not include; `unseen_units` in all.
         reset_at: announced time when all units are back; inf if unknown.
         kind: how units come back; see the module.
         drops_in: reports in a row of few units that came back although none were due.
-        slowness: times as slow as announced that they drip, because others use the quota too.
         opened: when the first request was sent since the whole limit was left.
-        tick: start of a window that the service's clock opens; inf if requests open it.
         asked: whether a probe for the kind was sent, or is unnecessary; `answered`: whether it was answered.
 
     """
@@ -160,6 +157,7 @@ class Policy(Struct, eq=False):
     read_at: float = -inf
     empty: int = 0
     most_left: float = 0.0
+    bucket: Bucket | None = None
     reserve: float = 0.0
     lows: list[tuple[float, float]] = field(default_factory=list)
     unseen: list[tuple[float, float]] = field(default_factory=list)
@@ -170,9 +168,7 @@ class Policy(Struct, eq=False):
     left_at_first: float = 0.0
     kind: Literal["log", "window", "drip"] = "log"
     drops_in: int = 0
-    slowness: float = 1.0
     opened: float = inf
-    tick: float = inf
     asked: bool = False
     answered: bool = False
 
@@ -216,6 +212,8 @@ class Policy(Struct, eq=False):
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
         """Return the predicted time of `cost` units besides the `held`."""
+        if self.bucket is not None:
+            return self.bucket.opens_at(now, cost)
         needed = min(cost, self.limit) + held
         if self.reported:
             needed += self.reserve + self.unseen_units - self.left
@@ -229,23 +227,11 @@ class Policy(Struct, eq=False):
         if missing <= EPSILON:
             return now
         window, ledger = self.window or min(DEFAULT_WINDOW, 2.0 ** max(0, self.empty - 2)), self.ledger
-        if self.kind == "drip":
-            # A burst may be far smaller than the limit.
-            missing += min(CUSHION * self.limit, 0.25 * self.most_left, 5.0)
-            return max(now, self.read_at + missing * window * self.slowness / self.limit)
         if self.kind == "window":
-            end = ledger.back[0] if ledger.back else self.read_at + window
-            back = min(end, self._next_tick(window))
+            back = ledger.back[0] if ledger.back else self.read_at + window
         else:
             back = ledger.back_at(missing) if ledger.back else self.read_at + window
         return max(now, min(back, self.reset()))
-
-    def _next_tick(self, window: float) -> float:
-        """Return the next start of a window that the service's clock opens."""
-        if self.tick == inf:
-            return inf
-        behind = max(0.0, self.read_at - self.tick)
-        return self.tick + (floor(behind / window) + 1) * window
 
     def reset(self) -> float:
         """Return the announced end of the window; inf if unknown, or if it moves."""
@@ -263,10 +249,10 @@ class Policy(Struct, eq=False):
         """Return the units left at a time, with those predicted to be back."""
         if not self.reported:
             return max(0.0, min(self.limit, self.room(now, 0.0)))
+        if self.bucket is not None:
+            return max(0.0, float(floor(self.bucket.level_at(now) + EPSILON)))
         left = self.left - self.unseen_units
-        if self.kind == "drip":
-            back = float(floor(min(self.drip(now - self.read_at) / self.slowness, self.limit) + EPSILON))
-        elif self.kind == "window" or self.reset() <= now:
+        if self.kind == "window" or self.reset() <= now:
             back = self.limit if self._back_at(-inf, self.limit - left) <= now else 0.0
         else:
             back = self.ledger.back_by(now)
@@ -301,11 +287,13 @@ class Policy(Struct, eq=False):
         missing = units - self.room(now, held) if self.proven else units + held
         if missing <= EPSILON:
             return 0.0
-        window, drips = self.window or DEFAULT_WINDOW, self.kind == "drip"
-        whole = 0.0 if drips else max(0.0, ceil(missing / self.limit - EPSILON) - 1)
-        opens = self._back_at(now, missing - whole * self.limit) if self.proven or drips else now
+        if self.bucket is not None:
+            return self.bucket.wait_for(now, units, least=least)
+        window = self.window or DEFAULT_WINDOW
+        whole = max(0.0, ceil(missing / self.limit - EPSILON) - 1)
+        opens = self._back_at(now, missing - whole * self.limit) if self.proven else now
         seconds = opens - now + whole * window
-        if least and self.window and self.reported and (drips or (probe and not self._settled())):
+        if least and self.window and self.reported and probe and not self._settled():
             dripped = self.read_at + (missing - 1.0) * window / self.limit - now
             return min(seconds, max(0.0, EARLIEST * dripped))
         # The response to a probe may have the time, but rounded up to whole seconds.
@@ -341,8 +329,9 @@ class Policy(Struct, eq=False):
         if not self.sized and low + cost > self.limit:
             self.limit = low + cost
         rises = not self.reported or not self.proven or low > self.left
-        if rises and self.reported and self.proven:
-            self._notice(now, low + cost - self.left)
+        gain = low + cost - self.left
+        if self.reported and self.proven and (rises or (sent >= self.read_at and gain > 0.5)):
+            self._notice(now, gain)
         self._see(sent)
         if self.opened == inf or self.limit - low <= cost + EPSILON:
             self.opened = sent
@@ -368,7 +357,7 @@ class Policy(Struct, eq=False):
 
         A window or a log of others would return more at once.
         """
-        if self.kind != "log" or self.returns_by(now):
+        if self.kind != "log" or not self.window or self.returns_by(now):
             return
         self.drops_in = self.drops_in + 1 if gain <= 2.0 * self.drip(now - self.read_at) + 2.0 else 0
         if self.drops_in >= PROOF:
@@ -412,22 +401,36 @@ class Policy(Struct, eq=False):
         else:
             self.ledger.move(now + window, inf)
         self.window, self.named_window = window, named
+        if self.bucket is not None:
+            self.bucket.rate = self.limit / window
 
-    def refused(self, now: float, stop: float, *, announced: bool, backed: bool, sure: bool) -> None:
+    def refused(self, now: float, stop: float, *, announced: bool, sure: bool, guess: bool) -> None:
         """Learn from a refusal with a wait until `stop`.
 
-        `backed` if enough units seemed to be left; `sure` if the price of the request is known.
+        It is `sure` that enough units seemed to be left, as reported, or as predicted for a `guess`.
         """
         if announced and not self.named_window and stop - now > (self.window or 0.0):
             self.set_window(now, stop - now, named=False)
-        self.reset_at, self.first_reset, self.tick = stop, inf, inf
+        self.reset_at, self.first_reset = stop, inf
         self.asked, self.answered = True, self.answered or self.asked
-        if self.kind == "drip" and self.window:
-            self.slowness = min(self.slowness * (1.25 if sure else 1.0), SLOWEST)
-            if stop - now > FAR * self.window + 2.0:
-                self.kind = "log"
-        if backed:
+        if sure and guess and self.bucket is not None:
+            self.bucket.refused()
+        elif sure and not guess:
             self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))
+        if self.bucket is not None and stop - now > FAR * (self.window or 0.0) + 2.0:
+            self.kind, self.bucket = "log", None
+
+    def follow(self, sent: float, remaining: float, least: float, held: float) -> None:
+        """Correct the level of units that drip, or begin to predict it.
+
+        A report shows `remaining` units after a request of the `least` price.
+        """
+        least = self.counted(least)
+        if self.bucket is not None:
+            self.bucket.report(remaining, least)
+        elif self.kind == "drip" and self.window:
+            size, level = max(self.most_left, self.left + least), self.left - held
+            self.bucket = Bucket.begin(self.limit, self.window, size, level, sent)
 
     def restart(self) -> None:
         """Begin anew after a wait if no response reports the units back."""
@@ -435,39 +438,30 @@ class Policy(Struct, eq=False):
         self.reset_at = self.first_reset = inf
         self.ledger.clear()
 
-    def classify(self, sent: float, now: float, found: float, *, sure: bool) -> None:
+    def classify(self, sent: float, now: float, found: float, *, sure: bool, inquiry: bool) -> None:
         """Learn the kind from the first report after a pause.
 
-        Its request found `found` units, or more; `sure` if no more.
+        Its request found `found` units, or more; `sure` if no more. An `inquiry` that shows nothing is
+        followed by another one.
         """
-        if not self.window:
-            return
-        self.answered = self.answered or self.asked
+        if self.window:
+            self.answered = self.answered or self.asked
+            if self.kind != "drip":
+                self._classify(sent, now, found, self.window, sure=sure)
+        if inquiry and not sure and self.kind == "log":
+            self.asked = False
+
+    def _classify(self, sent: float, now: float, found: float, window: float, *, sure: bool) -> None:
         gain, whole = found - self.left, self.limit - self.left
         drip = self.drip(now - self.read_at)
-        if self.kind == "drip":
-            if sure:
-                self._measure(gain, drip, found)
-            return
         # No drip is faster than announced.
         most = 2.0 * (drip + self.drip(now - sent)) + 2.0
         surely = self.ledger.back_by(sent)
-        possibly = max(self.ledger.back_by(now), self.ledger.sent_by(now - self.window))
+        possibly = max(self.ledger.back_by(now), self.ledger.sent_by(now - window))
         if gain > possibly + 0.5:
             if gain >= 0.5 * (whole + max(possibly, min(drip, whole))):
-                first = self.ledger.back[0] if self.ledger.back else now
-                if first - now > FAR * self.window:
-                    self.tick = now  # the service's clock opened it
                 self.kind = "window"
             elif gain <= most and drip < (1 - FAR) * whole and possibly == 0:
                 self.kind = "drip"
         elif sure and gain + 0.5 < 0.5 * surely:
             self.kind = "drip"
-
-    def _measure(self, gain: float, drip: float, found: float) -> None:
-        """Measure how slowly units drip: `gain` of the announced `drip` came back."""
-        if found >= self.most_left or gain >= drip:
-            self.slowness = max(1.0, self.slowness * 0.8)
-        elif drip >= 3.0:
-            slower = min(drip / (max(gain, 0.0) + 0.5), SLOWEST)
-            self.slowness += 0.2 * (max(1.0, slower) - self.slowness)

@@ -334,7 +334,7 @@ class Queue(Generic[W]):
         """Reserve units for a request that may leave now; return None if it has to wait."""
         quota = self.quota
         cost = quota.costs.price(route, prior)
-        decision = quota.decide(now, cost, route)
+        decision = quota.decide(now, cost, route, prior)
         if decision.when > now or (
             quota.routes.known and quota.routes.opens_at(route, now, quota.patience) > now
         ):
@@ -445,7 +445,7 @@ class Queue(Generic[W]):
             self._hold(now, self._reopens, "stop" if not self.quota.in_flight else "")
             return None
         cost = self._price(first)
-        decision = self.quota.decide(now, cost, first.ask.route)
+        decision = self.quota.decide(now, cost, first.ask.route, first.ask.cost)
         if decision.when <= now:
             return self._leave(now, first, decision, cost)
         self.quota.wait(decision)
@@ -541,7 +541,7 @@ class Queue(Generic[W]):
             return None
         self._charge = 0.0
         units = self._price(cheaper)
-        decision = self.quota.decide(now, units, cheaper.ask.route)
+        decision = self.quota.decide(now, units, cheaper.ask.route, cheaper.ask.cost)
         if decision.when > now:
             self.quota.wait(decision)
             return None

@@ -39,7 +39,7 @@ from chainapi._limits.view import Limit, QuotaSnapshot, whole
 
 __all__ = ["Decision", "Quota", "Reservation"]
 
-VERSION = 3
+VERSION = 4
 OLDEST = 604_800.0  # seconds: services change their limits, so an older state is of no use
 LONGEST_STATE = 262_144  # bytes that a reader accepts
 RECENT = 1.0  # seconds before a state was written: requests sent since then show how many followed
@@ -185,7 +185,7 @@ class Quota(Struct, eq=False):
 
     # --- permitted requests -----------------------------------------------------------------
 
-    def decide(self, now: float, cost: float, route: str = "") -> Decision:
+    def decide(self, now: float, cost: float, route: str = "", prior: float | None = None) -> Decision:
         """Decide when a request of `cost` units may leave."""
         if len(self.flying) >= self.max_in_flight:
             return NEVER
@@ -200,7 +200,7 @@ class Quota(Struct, eq=False):
                 now, self._hidden_cost(cost), self._awaited(now), self._hidden_held()
             )
         for policy in self._limits():
-            at = self._opens_at(policy, now, cost, route, hedge=hedge)
+            at = self._opens_at(policy, now, cost, route, prior, hedge=hedge)
             if at >= opens:
                 opens, scarce = at, policy
         if scarce is None or opens == inf:
@@ -212,7 +212,9 @@ class Quota(Struct, eq=False):
         yield from self.announced.policies
         yield from self.given
 
-    def _opens_at(self, policy: Policy, now: float, cost: float, route: str, *, hedge: bool) -> float:
+    def _opens_at(
+        self, policy: Policy, now: float, cost: float, route: str, prior: float | None, *, hedge: bool
+    ) -> float:
         """Return when a limit has units; -inf for now, inf if a response decides."""
         counted, held = policy.counted(cost), self._held(policy)
         if policy.backed(now, counted, held):
@@ -220,7 +222,7 @@ class Quota(Struct, eq=False):
         if not self.flying:
             # Units that may have been counted are held back, but not for ever: the next response has them.
             # A price that is not sure is likely lower than what is held for it: alone, a request shows it.
-            counted = min(counted, self.costs.alone(route))
+            counted = min(counted, self.costs.alone(route, prior))
             if policy.backed(now, counted, -policy.unseen_units if policy.reported else held):
                 return -inf
         if policy.announced and self.probing and not hedge and policy.reset_at <= now:
@@ -314,6 +316,9 @@ class Quota(Struct, eq=False):
             self.routes.send(route, now)
         self.flying[reservation.number] = reservation
         self.units += cost
+        for one in self.announced.policies:
+            if one.bucket is not None:
+                one.bucket.send(reservation.number, now, one.counted(self.costs.likely(route, prior)))
         return reservation
 
     def _send_probe(self, now: float) -> None:
@@ -352,7 +357,7 @@ class Quota(Struct, eq=False):
 
     def unsent(self, reservation: Reservation) -> None:
         """Take back an unused reservation."""
-        self._land(reservation)
+        self._land(reservation, counted=False)
         if reservation.probe == self.probe_round:
             self._end_probe(reservation)
         if reservation.inquiry:
@@ -371,7 +376,7 @@ class Quota(Struct, eq=False):
         self, reservation: Reservation, now: float, status: int, info: RateLimitInfo, jitter: float
     ) -> Verdict:
         """Record a response, and return its meaning; `jitter` is random, from 0 to 1."""
-        self._land(reservation)
+        self._land(reservation, counted=status != 429)
         if status >= 500 and info.remaining is None:
             # It may not have met the limiter. A retry-after concerns this route, and is not kept here.
             if reservation.probe == self.probe_round:
@@ -390,9 +395,12 @@ class Quota(Struct, eq=False):
             self._count_doubtful(now)
         return Verdict.PASSED
 
-    def _land(self, reservation: Reservation) -> None:
-        """Count a request out."""
+    def _land(self, reservation: Reservation, *, counted: bool = True) -> None:
+        """Count a request out, which the service `counted` unless it refused it."""
         del self.flying[reservation.number]
+        for one in self.announced.policies:
+            if one.bucket is not None:
+                one.bucket.land(reservation.number, counted=counted)
         # Reset to exactly zero, or rounding errors would accumulate over the years.
         self.units = self.units - reservation.cost if self.flying else 0.0
         if reservation.probe and reservation.probe != self.probe_round:
@@ -525,14 +533,16 @@ class Quota(Struct, eq=False):
     ) -> None:
         """Record the reported remainder of a limit, and what it shows of prices."""
         sent, route, costs, first = reservation.sent, reservation.route, self.costs, not one.reported
-        cost, sure = 0.0 if refused else costs.shown(route, reservation.prior), costs.sure(route)
+        cost, sure, least = costs.shown(route, reservation.prior), costs.sure(route), costs.low(route)
+        if refused:
+            cost = least = 0.0
         ends_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
         if probe and not refused and not first:
-            one.classify(sent, now, remaining + (cost if sure else costs.low(route)), sure=sure)
-            if not sure and one.kind == "log":
-                one.asked = one.asked and not reservation.inquiry  # it showed nothing: another one may ask
+            found = remaining + (cost if sure else least)
+            one.classify(sent, now, found, sure=sure, inquiry=reservation.inquiry)
         oldest = next(iter(self.flying.values())).sent if self.flying else now
         came_back = one.record(sent, now, remaining, cost, oldest, careful=not self.probe)
+        one.follow(sent, remaining, least, self._held(one))
         if one is not self.announced.first:
             return
         if refused:
@@ -593,9 +603,8 @@ class Quota(Struct, eq=False):
             self.refused_route = route
         self._account(reservation, now, info, policy, refused=True, probe=was_probe)
         if not inner and policy is not None:
-            sure = self.costs.sure(route)
-            backed = sure and not reservation.guess and not was_probe
-            policy.refused(now, self.stopped_until, announced=announced, backed=backed, sure=sure)
+            sure, guess = self.costs.sure(route), reservation.guess or was_probe
+            policy.refused(now, self.stopped_until, announced=announced, sure=sure, guess=guess)
         # Waits that nobody announced end some time: a call waits for its turn only as long as some pass.
         patient = self.passed_at > -inf and now - self.passed_at <= self.max_stop
         return Verdict.UNANNOUNCED if inner or (wait is None and patient) else Verdict.QUOTA
@@ -646,7 +655,7 @@ class Quota(Struct, eq=False):
         """Return whether an unannounced limit surely concerns more than one closed route."""
         route = reservation.route
         if self.hidden is not None:
-            return not reservation.probe and not self.routes.is_limited(route)
+            return not reservation.probe
         others = any(map(self.costs.known, self.routes.closed(now, route)))
         return bool(left) and (self.routes.passes_alone(route) or others)
 
@@ -764,6 +773,9 @@ class Quota(Struct, eq=False):
         self.routes = other.routes
         for route in self.routes.known.values():
             route.in_flight = 0
+        for one in self.announced.policies:
+            if one.bucket is not None:
+                one.bucket.sent.clear()
         self.in_a_row, self.refused_route = other.in_a_row, other.refused_route
         self.passed_at, self.trip = other.passed_at, self.trip or other.trip
         self.stopped_until = max(self.stopped_until + shift, other.stopped_until)

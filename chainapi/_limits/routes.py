@@ -118,11 +118,6 @@ class Routes(Struct, eq=False):
             )
         return left is None and mine is not None and mine.refusals > 0 and (mine.others_passed or mine.own)
 
-    def is_limited(self, route: str) -> bool:
-        """Return whether a route was refused alone, and nothing of it passed since."""
-        one = self.known.get(route)
-        return one is not None and one.refusals > 0 and not one.passed
-
     def passes_alone(self, route: str) -> bool:
         """Return whether only this route had successes since its refusal."""
         one = self.known.get(route)

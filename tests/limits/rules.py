@@ -37,7 +37,11 @@ RULES: tuple[tuple[str, str, Any], ...] = (
         "chainapi._limits.policy:Policy._lowest",
         lambda self, *args: args[2],
     ),
-    ("a drip slower than announced", "chainapi._limits.policy:Policy._measure", lambda self, *args: None),
+    (
+        "reports correct the level of a bucket",
+        "chainapi._limits.bucket:Bucket.report",
+        lambda self, *args: None,
+    ),
     ("units back one by one", "chainapi._limits.policy:Policy._notice", lambda self, *args: None),
     ("a probe of used-up units", "chainapi._limits.policy:Policy.probes_at", lambda self, opens: inf),
     ("tests of a hidden limit", "chainapi._limits.hidden:Hidden._test", lambda self, *args: None),
