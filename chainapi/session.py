@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
 
 from chainapi._api.view import SessionView
+from chainapi._hints import AsyncContextOnly
 from chainapi._text import quoted
 from chainapi.client.config import (
     Provider,
@@ -53,7 +54,7 @@ DEFAULT_MAX_ATTEMPTS = 5
 DEFAULT_MAX_STOP = DAY  # no known window is longer
 
 
-class Session(SessionView):
+class Session(AsyncContextOnly, SessionView):
     """Client of both services, for any number of tasks of one event loop.
 
     It can be made before a loop runs, and belongs to the loop of its first use. Leave its ``async with``
@@ -220,7 +221,7 @@ class Session(SessionView):
             observer.observe(connection)
 
     def __repr__(self) -> str:
-        if not hasattr(self, "connection"):  # refused arguments: a traceback shows it too
+        if "connection" not in vars(self):  # refused arguments: a traceback shows it too
             return "<Session without a service>"
         return super().__repr__()
 

@@ -21,7 +21,7 @@ ROOT = Path(chainapi.__file__).parent
 # From the bottom up: a module imports from its own layer and from those below. One that is named itself is in
 # that layer, and the others of its package are in the layer of the package.
 LAYERS = (
-    {"_version", "_text", "errors"},
+    {"_version", "_text", "_hints", "errors"},
     {"core", "_limits"},
     {"_limits.gate", "_limits.member"},
     {"models"},

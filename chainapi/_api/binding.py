@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from importlib import import_module
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
 from chainapi._api.endpoint import Endpoint
+from chainapi._api.lazy import LazyGroup, misnamed
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
 
-__all__ = ["Group", "LazyGroup", "endpoint", "group"]
+__all__ = ["Group", "endpoint", "group"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -22,6 +22,12 @@ class Group:
     def __init__(self, service: ServiceAPI) -> None:
         self._service_api = service
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            service = self._service_api
+            raise misnamed(self, name, **{service.name: type(service)})
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._service_api!r}>"
 
@@ -29,28 +35,6 @@ class Group:
     def service(self) -> ServiceAPI:
         """Service that the routes belong to."""
         return self._service_api
-
-
-class LazyGroup:
-    """Descriptor of a group, whose module is loaded at the first access."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __set_name__(self, owner: type, name: str) -> None:
-        self._name = name
-
-    @property
-    def kind(self) -> type[Group]:
-        """Class of the group."""
-        module, _, name = self._path.rpartition(".")
-        return cast("type[Group]", getattr(import_module(module), name))
-
-    def __get__(self, service: ServiceAPI | None, owner: type) -> Any:
-        if service is None:
-            return self
-        found = vars(service)[self._name] = self.kind(service)
-        return found
 
 
 def group(path: str) -> Any:

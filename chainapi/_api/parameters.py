@@ -64,6 +64,7 @@ REPEATED = (
 )
 WHOLE_BODY = "whole body"  # note of a record that is the whole body of a request
 
+MILLISECONDS = 300_000_000_000  # more than the seconds of the last datetime
 _PLAIN = frozenset({bool, int, float, str})  # of nearly all values: they are sent as they are
 
 ChainId: TypeAlias = int | str  # a number, or the name of a chain in the service
@@ -154,6 +155,9 @@ class Parameter(Struct, frozen=True):
             raise ArgumentError(f"{self.name} must be {wanted}, not {type(value).__name__}")
         if self.bounds is not None and not self.bounds.hold(value):
             raise ArgumentError(f"{self.name}={value!r} is not {self.bounds}")
+        if datetime in self.kinds and isinstance(value, int) and value >= MILLISECONDS:
+            seconds = value // 1000
+            raise ArgumentError(f"{self.name}={value} looks like milliseconds: give Unix seconds, {seconds}")
         return value
 
     def _plain(self, value: Any) -> Any:
@@ -192,11 +196,13 @@ def wire_parameters(
     """
     path: dict[str, str] = {}
     query: list[tuple[str, str]] = []
+    starts = dict[str, Any]()
     for parameter in parameters:
         value = given[parameter.name]
         if (value is None and not parameter.required) or parameter.in_body:
             continue
         value = parameter.checked(value)
+        _check_order(parameter.name, value, starts)
         if parameter.in_path:
             path[parameter.wire] = path_segment(parameter.name, value)
         elif parameter.wire == "pageSize":
@@ -208,6 +214,15 @@ def wire_parameters(
         else:
             query += query_params({parameter.wire: value})
     return path, tuple(query)
+
+
+def _check_order(name: str, value: Any, starts: dict[str, Any]) -> None:
+    """Refuse an end before its start; a start is kept in `starts`."""
+    bound, _, what = name.partition("_")
+    if bound == "start":
+        starts[what] = value
+    elif bound == "end" and isinstance(start := starts.get(what), int) and value < start:
+        raise ArgumentError(f"start_{what}={start} is after end_{what}={value}: the list would be empty")
 
 
 def wire_body(parameters: Sequence[Parameter], given: Mapping[str, Any]) -> bytes | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from inspect import signature
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
 
 from msgspec.structs import replace
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.identity import attribute_path, key_names, name_of
+from chainapi._api.lazy import misnamed
 from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
 from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
@@ -46,8 +47,18 @@ class ServiceAPI:
         self._name = name
         self._options = options
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise misnamed(self, name, **{self._name: type(self)})
+
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
+
+    @property
+    def name(self) -> str:
+        """Name of the service: ``metrics`` or ``data``."""
+        return self._name
 
     @property
     def quota(self) -> QuotaSnapshot:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Literal, Never
+from typing import TYPE_CHECKING, Literal, Never, NoReturn
 
 from chainapi.core.arguments import refuse_unknown
 
@@ -35,6 +35,14 @@ class SessionView:
         self._options = options
         self._metrics = parts.MetricsAPI(connection, "metrics", options)
         self._data = parts.DataAPI(connection, "data", options)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            from chainapi._api import parts
+            from chainapi._api.lazy import misnamed
+
+            raise misnamed(self, name, metrics=parts.MetricsAPI, data=parts.DataAPI)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.connection.describe()}>"

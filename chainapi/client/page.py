@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from attrs import define, field
 
@@ -49,6 +49,13 @@ class Page(Generic[T]):
     response: RawResponse = field(factory=RawResponse, kw_only=True, eq=False)
     model: Any = field(default=None, kw_only=True, eq=False)
     lenient: bool = field(default=False, kw_only=True, eq=False)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            own = "" if name.startswith("_") else ": it is an attribute of each row in `page.items`"
+            known = bool(own) and any(hasattr(row, name) for row in self.items[:1])
+            raise AttributeError(f"a page has no attribute {name!r}{own if known else ''}")
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
+from chainapi._hints import AsyncStreamOnly
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
@@ -35,7 +36,7 @@ T = TypeVar("T")
 _UNKNOWN = object()  # a model that is not loaded yet; None stands for plain JSON values
 
 
-class Pages(Generic[T]):
+class Pages(AsyncStreamOnly, Generic[T]):
     """Pages of one list query: an asynchronous stream that can be read once.
 
     Iterating gives pages as the service sent them; `items()` gives each row once, also where a restart or a
@@ -144,6 +145,7 @@ class Pages(Generic[T]):
             runner.refuse_while_reading()
             runner.end_reading()
         if not await runner.advance():
+            runner.read_to_end = walk.exhausted
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         page = self._page_type.of(walk, self._source.extra, rest)

@@ -1,0 +1,60 @@
+"""Groups that are loaded at their first access, and the routes below a class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from chainapi._hints import no_attribute
+
+if TYPE_CHECKING:
+    from chainapi._api.endpoint import Endpoint
+
+__all__ = ["LazyGroup", "misnamed", "routes_below"]
+
+
+class LazyGroup:
+    """Descriptor of a group, whose module is loaded at the first access."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @property
+    def kind(self) -> type[Any]:
+        """Class of the group."""
+        module, _, name = self._path.rpartition(".")
+        return cast("type[Any]", getattr(import_module(module), name))
+
+    def __get__(self, service: Any, owner: type) -> Any:
+        if service is None:
+            return self
+        found = vars(service)[self._name] = self.kind(service)
+        return found
+
+
+def routes_below(prefix: str, kind: type) -> Iterator[tuple[str, Endpoint]]:
+    """Yield the endpoints of a class, then of its groups, by dotted names."""
+    members = [member for base in reversed(kind.__mro__) for member in vars(base).items()]
+    for name, value in members:
+        if hasattr(value, "endpoint"):
+            yield f"{prefix}.{name}", value.endpoint
+    for name, value in members:
+        if isinstance(value, LazyGroup):
+            yield from routes_below(f"{prefix}.{name}", value.kind)
+
+
+def misnamed(owner: object, name: str, **services: type) -> AttributeError:
+    """Return the error of an attribute that a session, a service or a group lacks."""
+    paths, own = dict[str, None](), ""
+    if not name.startswith("_"):  # Python asks for such names by itself
+        for prefix, kind in services.items():
+            for path, declared in routes_below(prefix, kind):
+                group, _, last = path.rpartition(".")
+                paths |= dict.fromkeys((path, group))
+                if getattr(getattr(type(owner), last, None), "endpoint", None) is declared:
+                    own = group
+    return no_attribute(type(owner).__name__, own, name, paths)

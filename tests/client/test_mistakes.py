@@ -1,0 +1,116 @@
+"""Common mistakes: each error says what to write in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from chainapi import Session
+from chainapi.errors import ConfigurationError, PagingError
+from chainapi.simulator import Simulator
+from tests.sessions import simulated
+
+ADDRESS = "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"
+
+
+@pytest.mark.parametrize(
+    ("use", "answer"),
+    [
+        (lambda pages: iter(pages), "`async for row in stream.items()`"),
+        (lambda pages: [*pages], "`async for row in stream.items()`"),
+        (lambda pages: len(pages), "`len(await stream.collect())`"),
+        (lambda pages: pages[0], "`await stream.first()`"),
+        (lambda pages: pages[:10], "`await stream.first()`"),
+    ],
+    ids=["iter", "unpacked", "len", "index", "slice"],
+)
+async def test_a_stream_is_no_list(use: Callable[[Any], Any], answer: str) -> None:
+    """A stream that is used as a list names the call that gives one."""
+    async with simulated(Simulator()) as session:
+        pages: Any = session.data.evm.blocks(43114)
+        with pytest.raises(TypeError) as caught:
+            use(pages)
+        assert answer in str(caught.value)
+        assert bool(pages) is True  # although it has no length
+
+
+async def test_a_stream_is_no_coroutine() -> None:
+    """An awaited list method names `collect`."""
+    async with simulated(Simulator()) as session:
+        pages: Any = session.data.evm.blocks(43114)
+        with pytest.raises(TypeError, match=r"write `rows = await stream\.collect\(\)`"):
+            await pages
+
+
+async def test_a_page_is_no_row() -> None:
+    """A field of the rows that is read from their page names `page.items`."""
+    async with simulated(Simulator()) as session:
+        page: Any = await anext(session.data.evm.blocks(43114))
+        with pytest.raises(AttributeError, match=r"'block_number': it is an attribute of each row"):
+            print(page.block_number)
+        with pytest.raises(AttributeError, match=r"a page has no attribute 'blocknumber'$"):
+            print(page.blocknumber)
+
+
+def test_a_session_is_opened_by_async_with() -> None:
+    """`with` names `async with`."""
+    session: Any = Session(**Simulator().arguments())
+    with pytest.raises(TypeError, match="`async with`"), session:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("read", "meant"),
+    [
+        (lambda session: session.evm, "Session has no attribute 'evm': did you mean session.data.evm?"),
+        (lambda session: session.data.blocks, "did you mean session.data.evm.blocks or "),
+        (lambda session: session.data.evm.block_s, "did you mean session.data.evm.blocks?"),
+        (lambda session: session.metrics.avg_tp, "did you mean session.metrics.avg_tps?"),
+        (lambda session: session.with_options(priority=1).evm, "did you mean session.data.evm?"),
+        (lambda session: session.data.evm.nothing_like_it, "EVM has no attribute 'nothing_like_it'"),
+    ],
+    ids=["group", "route", "misspelt", "metric", "view", "unknown"],
+)
+def test_names_lead_to_their_place(read: Callable[[Any], Any], meant: str) -> None:
+    """A missing attribute names the path of the one that was meant."""
+    with pytest.raises(AttributeError) as caught:
+        read(Session(**Simulator().arguments()))
+    assert meant in str(caught.value)
+
+
+async def test_a_stream_is_read_once() -> None:
+    """A second reader of all rows is refused; one with a limit gets what is left: nothing."""
+    async with simulated(Simulator(rows=30)) as session:
+        pages = session.data.evm.blocks(43114)
+        assert len(await pages.collect()) == 30
+        assert await pages.collect(limit=5) == []
+        for read in (pages.collect(), anext(pages.items()), anext(pages.batches())):
+            with pytest.raises(PagingError, match="read to its end: call the method again for a new stream"):
+                await read
+        assert [page async for page in pages] == []
+
+
+@pytest.mark.parametrize(
+    ("call", "answer"),
+    [
+        (
+            lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=1_700_000_000_000),
+            "looks like milliseconds: give Unix seconds, 1700000000",
+        ),
+        (
+            lambda data: data.evm.native_transactions(43114, ADDRESS, start_block=10, end_block=5),
+            "start_block=10 is after end_block=5",
+        ),
+    ],
+    ids=["milliseconds", "backwards"],
+)
+async def test_bounds_that_no_row_meets(call: Callable[[Any], Any], answer: str) -> None:
+    """Times in milliseconds, and an end before its start, are refused before any request."""
+    simulator = Simulator()
+    async with simulated(simulator) as session:
+        with pytest.raises(ConfigurationError) as caught:
+            call(session.data)
+    assert answer in str(caught.value)
+    assert simulator.stats.requests == 0
