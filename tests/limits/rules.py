@@ -45,8 +45,28 @@ RULES: tuple[tuple[str, str, Any], ...] = (
     ("units back one by one", "chainapi._limits.policy:Policy._notice", lambda self, *args: None),
     ("a probe of used-up units", "chainapi._limits.policy:Policy.probes_at", lambda self, opens: inf),
     ("tests of a hidden limit", "chainapi._limits.hidden:Hidden._test", lambda self, *args: None),
+    ("the last units stay unused after a refusal", "chainapi._limits.policy:LARGEST_RESERVE", 0.0),
+    (
+        "hidden windows have usual lengths",
+        "chainapi._limits.hidden:Hidden._usual",
+        lambda self, low, high: high,
+    ),
+    (
+        "few requests close to a hidden limit",
+        "chainapi._limits.hidden:Hidden._is_near",
+        lambda self, one: False,
+    ),
+    ("a refused price is a bound", "chainapi._limits.costs:Costs.refused", lambda self, *args: None),
+    ("cheaper requests pass", "chainapi._limits.queue:Queue._cheaper", lambda self, *args: None),
+    (
+        "an inner limiter counts all routes",
+        "chainapi._limits.quota:Quota._is_shared",
+        lambda self, *args: False,
+    ),
+    ("another route sends the probe", "chainapi._limits.routes:Routes.step_back", lambda self, *args: None),
     ("a refusal of one route", "chainapi._limits.routes:Routes.concerns_only", lambda self, *args: False),
 )
+MOST_SHOWN = 2  # rows of the laboratory for each rule
 TOO_LONG = 600  # real seconds for one part of the table: without a rule, a job may never end
 SMALL = 0.1, 0.003  # changes of a figure that do not count: absolute, and as a part of it
 
@@ -150,5 +170,7 @@ def rules_table(names: Sequence[str], quick: bool) -> str:
         saved = [
             change for name in names for change in _changes(name, results[None, name], results[number, name])
         ]
+        if len(saved) > MOST_SHOWN:
+            saved[MOST_SHOWN:] = [f"and {len(saved) - MOST_SHOWN} more"]
         lines.append(f"| {rule} | {lines_of(place)} | {'<br>'.join(saved) or '**nothing**'} |")
     return "\n".join(lines)
