@@ -45,7 +45,7 @@ def proofs(session: nox.Session) -> None:
     session.install("-e", ".[test]")
     chosen = "proof and not recipes and not browser"
     session.run("python", "-m", "pytest", "-n", "auto", "-m", chosen, *session.posargs)
-    for name in ("judge", "limits", "soak", "conform", "recipes", "browser", "lowest", "bench"):
+    for name in ("judge", "limits", "soak", "conform", "recipes", "browser", "lowest", "aiohttp", "bench"):
         session.notify(name, posargs=())
 
 
@@ -94,6 +94,15 @@ def lowest(session: nox.Session) -> None:
     session.install("uv")
     session.run("uv", "pip", "install", "--resolution", "lowest-direct", "-e", ".[test]")
     session.run("python", "-m", "pytest", "-n", "auto", *session.posargs)
+
+
+@nox.session
+@nox.parametrize("release", ["==3.14.3", ""], ids=["lowest", "newest"])
+def aiohttp(session: nox.Session, release: str) -> None:
+    """Send over the connections of the lowest and of the newest aiohttp, on loopback; warnings are errors."""
+    session.install("-e", ".[test]")
+    session.install("--upgrade", f"aiohttp{release}")
+    session.run("python", "-m", "pytest", "-n", "auto", "tests/client/test_transport.py", *session.posargs)
 
 
 @nox.session

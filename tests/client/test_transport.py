@@ -975,16 +975,36 @@ async def test_traces_of_instrumented_sessions_see_each_request(monkeypatch: pyt
         assert seen == [f"{server.origin}/v1/x"]
 
 
-async def test_another_release_of_aiohttp_sends_through_its_client(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A release of aiohttp whose connections may differ sends each request with its own client."""
-    sent: list[str] = []
-    monkeypatch.setattr(aiohttp, "__version__", "4.0.0")
-    monkeypatch.setattr(aiohttp.ClientSession, "_request", _passed_on(sent))
+def _refused(*_: Any, **__: Any) -> Any:
+    raise TypeError("another argument is needed")
+
+
+DIRECT = "chainapi.client.transport.direct."
+CHANGES: list[tuple[str, Any, str]] = [
+    (
+        "aiohttp.__version__",
+        "4.0.0",
+        "aiohttp 4.0.0: requests cost more CPU, because chainapi was not tested",
+    ),
+    ("aiohttp.__version__", "3.99.0rc1", "aiohttp 3.99.0rc1: requests cost more CPU"),
+    ("aiohttp.ClientRequest", _refused, r"its requests changed \(another argument is needed\)"),
+    (f"{DIRECT}_written", _refused, r"its connections changed \(another argument is needed\)"),
+]
+
+
+@pytest.mark.parametrize(("name", "change", "warning"), CHANGES)
+async def test_another_release_of_aiohttp_sends_through_its_client(
+    name: str, change: Any, warning: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A release that may differ, or one that does, sends with its own client, after one warning."""
+    monkeypatch.setattr(name, change)
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
+        with pytest.warns(RuntimeWarning, match=warning):
+            await transport.send(request(server))
         await transport.send(request(server))
         await transport.aclose()
-        assert sent == [f"{server.origin}/v1/x"]
+        assert [one.target for one in server.requests] == ["/v1/x", "/v1/x"]
 
 
 KINDS: list[tuple[str, dict[str, str], bytes | None]] = [

@@ -11,11 +11,11 @@ import sys
 import warnings
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
+from typing import Any
 from weakref import WeakKeyDictionary, ref
 
 import aiohttp
 from aiohttp.connector import Connection
-from aiohttp.tracing import Trace
 from msgspec import Struct
 
 __all__ = ["NO_TIMEOUT", "Connector", "Keeper", "keep"]
@@ -47,12 +47,10 @@ class Connector(aiohttp.TCPConnector):
     def __del__(self, *_: object) -> None:
         """Do nothing: the keeper of an unclosed session has warned already."""
 
-    async def connect(
-        self, req: aiohttp.ClientRequest, traces: list[Trace], timeout: aiohttp.ClientTimeout
-    ) -> Connection:
+    async def connect(self, *args: Any, **settings: Any) -> Connection:
         """Return a new connection, or one that received nothing since its last response."""
         while True:
-            connection = await super().connect(req, traces, timeout)
+            connection = await super().connect(*args, **settings)
             protocol, transport = connection.protocol, connection.transport
             readable = None if protocol is None else self._used.get(protocol)
             if protocol is None or readable is None:

@@ -3,10 +3,14 @@
 `ClientSession.request` looks for cookies, redirects, proxies, credentials, middlewares and traces, and makes
 a dozen objects: a third of the CPU of a page of 10 rows. A client that the transport made has none of them.
 Its pool of connections and the parser of aiohttp are enough.
+
+They are no public interface of aiohttp. So only the releases in `TESTED` are used like this; another one, or
+one that lacks something that is used here, sends through its client, with one warning.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 
 import aiohttp
@@ -21,6 +25,8 @@ from chainapi.core.http import Request, Response
 from chainapi.core.private import Private
 
 __all__ = ["DirectSender"]
+
+TESTED = ("3.14.",)  # releases of aiohttp whose connections `nox -s aiohttp` uses
 
 # Tools that record, fake or trace the requests of a program replace this method: then it has to be called.
 _REQUEST = vars(aiohttp.ClientSession)["_request"]
@@ -77,8 +83,18 @@ class DirectSender:
         self._connector = connector
         self._responses = responses
         self._origins: dict[str, Origin] = {}
-        # Connections are used as release 3 of aiohttp has them. A client with traces has to see its requests.
-        self._usable = aiohttp.__version__.startswith("3.") and not client.trace_configs
+        self._usable = not client.trace_configs  # a client with traces has to see its requests
+        if not aiohttp.__version__.startswith(TESTED):
+            self._give_up("chainapi was not tested with this release")
+
+    def _give_up(self, reason: str) -> None:
+        """Send through the client from now on."""
+        self._usable = False
+        warnings.warn(
+            f"aiohttp {aiohttp.__version__}: requests cost more CPU, because {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
     def message(self, request: Request) -> Message | None:
         """Return the message of a request; None for one that needs the client.
@@ -107,29 +123,38 @@ class DirectSender:
         """
         if not text.startswith(("http://", "https://")) or "@" in text:
             return None
-        request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
+        try:
+            request = aiohttp.ClientRequest("GET", URL(text, encoded=True), session=self._client)
+        except (AttributeError, TypeError) as error:
+            self._give_up(f"its requests changed ({error})")
+            return None
         headers = {name.lower(): value for name, value in request.headers.items()}
         origin = self._origins[text] = Origin(request, headers)
         return origin
 
-    async def send(self, message: Message) -> Response:
-        """Send a message once, and return the response.
+    async def send(self, message: Message) -> Response | None:
+        """Send a message once, and return the response; None if only the client can send it.
 
         Raises:
             ClientError: and other errors of aiohttp and of sockets, as `ClientSession.request` raises them.
             HttpProcessingError: the response is not valid HTTP.
 
         """
-        connection = await self._connector.connect(message.origin.request, [], NO_TIMEOUT)
+        connection: Connection | None = None
         try:
+            connection = await self._connector.connect(message.origin.request, [], NO_TIMEOUT)
             protocol = _written(connection, message)
             head, content = await protocol.read()
             while 100 <= head.code < 200 and head.code != 101:  # informational: the response follows
                 head, content = await protocol.read()
             response = await self._responses.read(head.code, head.headers, content, connection)
-        except BaseException:
-            connection.close()
-            raise
+        except BaseException as error:
+            if connection is not None:
+                connection.close()
+            if not isinstance(error, AttributeError | TypeError):
+                raise
+            self._give_up(f"its connections changed ({error})")
+            return None
         connection.release()
         return response
 

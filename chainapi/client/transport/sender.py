@@ -77,7 +77,9 @@ class AiohttpTransport:
         try:
             direct = self._direct
             if direct is not None and (message := direct.message(request)) is not None:
-                return await direct.send(message)
+                response = await direct.send(message)
+                if response is not None:
+                    return response
             return await self._request(client, request)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             fault = fault_of(error)
