@@ -133,7 +133,9 @@ class DirectSender:
         return origin
 
     async def send(self, message: Message) -> Response | None:
-        """Send a message once, and return the response; None if only the client can send it.
+        """Send a message once, and return the response.
+
+        None if only the client can send it.
 
         Raises:
             ClientError: and other errors of aiohttp and of sockets, as `ClientSession.request` raises them.
