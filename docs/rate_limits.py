@@ -16,8 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 # The root of the project is on the path from here on.
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from tests.limits import runs
-from tests.limits.report import TARGETS, measure, strategies, table
-from tests.limits.rules import rules_table
+from tests.limits.report import measure, strategies, table
 from tests.limits.runs import Case
 from tests.limits.servers import Clocked
 
@@ -103,9 +102,9 @@ def picture() -> str:
 
 def replace(text: str, name: str, content: str) -> str:
     """Return the text with `content` between the two marks of `name`."""
-    begin, end = f"<!-- {name} -->\n", f"\n<!-- end of {name} -->"
+    begin, end = f"<!-- {name} -->\n", f"<!-- end of {name} -->"
     head, rest = text.split(begin)
-    return head + begin + content + end + rest.split(end)[1]
+    return f"{head}{begin}{content}\n{end}{rest.split(end)[1]}"
 
 
 def main() -> int:
@@ -115,7 +114,6 @@ def main() -> int:
     if {"--tables", "--full"} & {*sys.argv}:
         quick, page = "--full" not in sys.argv, "docs/limits-internals.md"
         text = replace(writer.read(page), "targets", table(measure(quick)))
-        text = replace(text, "rules", rules_table([*TARGETS], quick))
         writer.write(page, replace(text, "strategies", strategies(quick=False)))
     return writer.report()
 

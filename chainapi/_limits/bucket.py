@@ -14,7 +14,7 @@ from msgspec import Struct, field
 __all__ = ["EARLIEST", "Bucket"]
 
 FASTER = 5.0  # times as large is the correction if a report shows less than predicted
-MARGIN = 0.003  # of the limit: the level must exceed the price of a request by this
+MARGIN = 0.004  # of the limit: the level must exceed the price of a request by this
 MOST_MARGIN = 5.0  # units, until a refusal
 SMALL = 0.25, 0.5  # of the size: the largest margin at first, and after refusals
 EARLIEST = 0.8  # of the predicted time: the least, because responses round and trips differ

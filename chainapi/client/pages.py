@@ -145,7 +145,6 @@ class Pages(AsyncStreamOnly, Generic[T]):
             runner.refuse_while_reading()
             runner.end_reading()
         if not await runner.advance():
-            runner.read_to_end = walk.exhausted
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         page = self._page_type.of(walk, self._source.extra, rest)

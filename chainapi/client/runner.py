@@ -113,7 +113,6 @@ class WalkRunner:
         reader: the reader of rows, if there is one; another reader takes its place.
         batch: the batch that is not given yet; None without one.
         closed: whether nothing more is sent.
-        read_to_end: whether a reader without a limit took the last row.
 
     """
 
@@ -124,7 +123,7 @@ class WalkRunner:
         self._ahead: Prefetcher | None = None
         self.reader: object = None
         self.batch: Batch | None = None
-        self.closed = self.read_to_end = False
+        self.closed = False
         self._before_batch: Position | None = None
 
     @property
@@ -199,14 +198,12 @@ class WalkRunner:
         `batches` is the method of a reader of batches.
 
         Raises:
-            PagingError: another reader waits for a page; a batch is unfinished, and the reader is not one of
-                such batches; or a reader without a limit read the stream to its end.
+            PagingError: another reader waits for a page; or a batch is unfinished, and the reader is not one
+                of such batches.
 
         """
         self.refuse_while_reading()
         self.refuse_inside_batch(batches)
-        if limit is None and not self.batch:
-            self.refuse_again()
         walk = self._walk
         walk.count_rows()
         taken = walk.rows_given - (len(self.batch) if self.batch else 0)
@@ -216,7 +213,6 @@ class WalkRunner:
             yield reader
         finally:
             if self.reader is reader:
-                self.read_to_end = self.read_to_end or (limit is None and walk.exhausted)
                 self.end_reading()
                 if self._ahead is not None:
                     self._ahead.rest()
@@ -288,18 +284,6 @@ class WalkRunner:
         """
         if self._running and not self.closed:
             raise self.refusal("this stream is being read already: only one reader at a time")
-
-    def refuse_again(self) -> None:
-        """Refuse a reader without a limit after another one that read everything.
-
-        Raises:
-            PagingError: there was one.
-
-        """
-        if self.read_to_end and not self.closed:
-            raise self.refusal(
-                "the stream was read to its end: call the method again for a new stream, or keep the rows"
-            )
 
     def refuse_inside_batch(self, batches: str = "") -> None:
         """Refuse all readers but those of such `batches` while a batch is unfinished.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chainapi import Session
-from chainapi.errors import ConfigurationError, PagingError
+from chainapi.errors import ConfigurationError
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
@@ -78,18 +78,6 @@ def test_names_lead_to_their_place(read: Callable[[Any], Any], meant: str) -> No
     with pytest.raises(AttributeError) as caught:
         read(Session(**Simulator().arguments()))
     assert meant in str(caught.value)
-
-
-async def test_a_stream_is_read_once() -> None:
-    """A second reader of all rows is refused; one with a limit gets what is left: nothing."""
-    async with simulated(Simulator(rows=30)) as session:
-        pages = session.data.evm.blocks(43114)
-        assert len(await pages.collect()) == 30
-        assert await pages.collect(limit=5) == []
-        for read in (pages.collect(), anext(pages.items()), anext(pages.batches())):
-            with pytest.raises(PagingError, match="read to its end: call the method again for a new stream"):
-                await read
-        assert [page async for page in pages] == []
 
 
 @pytest.mark.parametrize(
