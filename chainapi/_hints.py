@@ -5,32 +5,9 @@ Type checkers do not see these methods: they report each such use as an error an
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from chainapi._text import closest
-
-__all__ = ["AsyncContextOnly", "AsyncStreamOnly", "no_attribute"]
-
-LIKE = 0.75  # similarity, from 0 to 1, of a name that was meant
-
-
-def no_attribute(owner: str, at: str, name: str, paths: Iterable[str]) -> AttributeError:
-    """Return the error of a missing attribute, with the paths that were meant.
-
-    Args:
-        owner: name of the class; `at`: its path, such as ``data.evm``, or "" if it has no routes.
-        name: the missing attribute.
-        paths: dotted paths of all that there are.
-
-    """
-    known = [*paths]
-    last = {path.rpartition(".")[2] for path in known}
-    meant = name if name in last else closest(name, last, cutoff=LIKE)
-    found = [path for path in known if path.rpartition(".")[2] == meant]
-    near = [path for path in found if path == f"{at}.{meant}"] or found
-    hint = " or ".join(f"session.{path}" for path in near[:3])
-    return AttributeError(f"{owner} has no attribute {name!r}" + (f": did you mean {hint}?" if hint else ""))
+__all__ = ["AsyncContextOnly", "AsyncStreamOnly"]
 
 
 class AsyncContextOnly:

@@ -25,8 +25,7 @@ class Group:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            service = self._service_api
-            raise misnamed(self, name, **{service.name: type(service)})
+            raise misnamed(self, name, lambda: {self.service.name: type(self.service)})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._service_api!r}>"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
-from chainapi._hints import no_attribute
+from chainapi._text import closest
 
 if TYPE_CHECKING:
     from chainapi._api.endpoint import Endpoint
 
 __all__ = ["LazyGroup", "misnamed", "routes_below"]
+
+LIKE = 0.75  # similarity, from 0 to 1, of a name that was meant
 
 
 class LazyGroup:
@@ -47,14 +49,24 @@ def routes_below(prefix: str, kind: type) -> Iterator[tuple[str, Endpoint]]:
             yield from routes_below(f"{prefix}.{name}", value.kind)
 
 
-def misnamed(owner: object, name: str, **services: type) -> AttributeError:
-    """Return the error of an attribute that a session, a service or a group lacks."""
+def misnamed(owner: object, name: str, services: Callable[[], Mapping[str, type]]) -> AttributeError:
+    """Return the error of an attribute that a session, a service or a group lacks.
+
+    It names the paths that were meant, from those below `services`.
+    """
+    text = f"{type(owner).__name__} has no attribute {name!r}"
+    if name.startswith("_"):  # Python asks for such names by itself, also before the object has any
+        return AttributeError(text)
     paths, own = dict[str, None](), ""
-    if not name.startswith("_"):  # Python asks for such names by itself
-        for prefix, kind in services.items():
-            for path, declared in routes_below(prefix, kind):
-                group, _, last = path.rpartition(".")
-                paths |= dict.fromkeys((path, group))
-                if getattr(getattr(type(owner), last, None), "endpoint", None) is declared:
-                    own = group
-    return no_attribute(type(owner).__name__, own, name, paths)
+    for prefix, kind in services().items():
+        for path, declared in routes_below(prefix, kind):
+            group, _, last = path.rpartition(".")
+            paths |= dict.fromkeys((path, group))
+            if getattr(getattr(type(owner), last, None), "endpoint", None) is declared:
+                own = group
+    names = {path.rpartition(".")[2] for path in paths}
+    meant = name if name in names else closest(name, names, cutoff=LIKE)
+    found = [path for path in paths if path.rpartition(".")[2] == meant]
+    near = [path for path in found if path == f"{own}.{meant}"] or found
+    hint = " or ".join(f"session.{path}" for path in near[:3])
+    return AttributeError(f"{text}: did you mean {hint}?" if hint else text)

@@ -42,7 +42,7 @@ class SessionView:
             from chainapi._api import parts
             from chainapi._api.lazy import misnamed
 
-            raise misnamed(self, name, metrics=parts.MetricsAPI, data=parts.DataAPI)
+            raise misnamed(self, name, lambda: {"metrics": parts.MetricsAPI, "data": parts.DataAPI})
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.connection.describe()}>"

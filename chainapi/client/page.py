@@ -53,9 +53,10 @@ class Page(Generic[T]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            own = "" if name.startswith("_") else ": it is an attribute of each row in `page.items`"
-            known = bool(own) and any(hasattr(row, name) for row in self.items[:1])
-            raise AttributeError(f"a page has no attribute {name!r}{own if known else ''}")
+            rows = () if name.startswith("_") or name == "items" else self.items[:1]
+            hint = ": it is an attribute of each row in `page.items`"
+            known = any(hasattr(row, name) for row in rows)
+            raise AttributeError(f"a page has no attribute {name!r}{hint if known else ''}")
 
     @property
     def checkpoint(self) -> Checkpoint:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from chainapi import Session
+from chainapi import Page, Session
 from chainapi.errors import ConfigurationError
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
@@ -78,6 +79,18 @@ def test_names_lead_to_their_place(read: Callable[[Any], Any], meant: str) -> No
     with pytest.raises(AttributeError) as caught:
         read(Session(**Simulator().arguments()))
     assert meant in str(caught.value)
+
+
+def test_services_and_groups_can_be_copied() -> None:
+    """A copy has no attribute yet when Python looks for its methods."""
+    session = Session(**Simulator().arguments())
+    for one in (session.data, session.data.evm, session.with_options(priority=1)):
+        assert type(copy.copy(one)) is type(one)
+        with pytest.raises(AttributeError, match="has no attribute '"):
+            repr(object.__new__(type(one)))
+    page: Any = object.__new__(Page)
+    with pytest.raises(AttributeError, match="a page has no attribute 'items'"):
+        print(page.rows)
 
 
 @pytest.mark.parametrize(
