@@ -998,12 +998,20 @@ async def test_another_release_of_aiohttp_sends_through_its_client(
 ) -> None:
     """A release that may differ, or one that does, sends with its own client, after one warning."""
     monkeypatch.setattr(name, change)
+    sent, original = list[str](), aiohttp.ClientSession.request
+
+    def counted(self: aiohttp.ClientSession, method: str, url: URL, **settings: Any) -> Any:
+        sent.append(str(url))
+        return original(self, method, url, **settings)
+
+    monkeypatch.setattr(aiohttp.ClientSession, "request", counted)
     async with RawServer(each(http())) as server:
         transport = AiohttpTransport()
         with pytest.warns(RuntimeWarning, match=warning):
             await transport.send(request(server))
         await transport.send(request(server))
         await transport.aclose()
+        assert sent == [f"{server.origin}/v1/x"] * 2
         assert [one.target for one in server.requests] == ["/v1/x", "/v1/x"]
 
 
