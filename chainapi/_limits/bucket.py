@@ -16,7 +16,7 @@ __all__ = ["EARLIEST", "Bucket"]
 FASTER = 5.0  # times as large is the correction if a report shows less than predicted
 MARGIN = 0.004  # of the limit: the level must exceed the price of a request by this
 MOST_MARGIN = 5.0  # units, until a refusal
-SMALL = 0.25, 0.5  # of the size: the largest margin at first, and after refusals
+FIRST_MARGIN, LAST_MARGIN = 0.25, 0.5  # of the size: the largest margin at first, and after refusals
 EARLIEST = 0.8  # of the predicted time: the least, because responses round and trips differ
 GROWTH = 1.5  # factor of the margin at a refusal
 
@@ -29,8 +29,9 @@ class Bucket(Struct):
         level: units at a time, `at`, after all requests that left.
         margin: units that a prediction must exceed the need by.
         shift: sum of all corrections.
-        sent: level behind each request in flight, without corrections, and the number in flight with it.
-        landed: the same of the request that was in flight last, and its units.
+        sent: of each request in flight, the level behind it without corrections, the number in flight with
+            it, and its units.
+        landed: the same of the request that landed last.
 
     """
 
@@ -46,7 +47,7 @@ class Bucket(Struct):
     @classmethod
     def begin(cls, limit: float, window: float, size: float, level: float, at: float) -> Bucket:
         """Return a bucket of `limit` units in `window` seconds with a level at a time."""
-        return cls(limit / window, size, level, at, min(MARGIN * limit, SMALL[0] * size, MOST_MARGIN))
+        return cls(limit / window, size, level, at, min(MARGIN * limit, FIRST_MARGIN * size, MOST_MARGIN))
 
     def level_at(self, now: float) -> float:
         """Return the predicted level."""
@@ -59,11 +60,8 @@ class Bucket(Struct):
 
     def wait_for(self, now: float, units: float, *, least: bool) -> float:
         """Return the seconds until units have dripped in, however many; or the `least`."""
-        needed = (
-            EARLIEST * (units - 1.0 - self.level_at(now))
-            if least
-            else units + self.margin - self.level_at(now)
-        )
+        missing = units - self.level_at(now)
+        needed = EARLIEST * (missing - 1.0) if least else missing + self.margin
         return max(0.0, needed) / self.rate
 
     # --- requests and reports ---------------------------------------------------------------
@@ -97,4 +95,4 @@ class Bucket(Struct):
 
     def refused(self) -> None:
         """Record a refusal of a request that the level seemed to allow."""
-        self.margin = min(GROWTH * self.margin, SMALL[1] * self.size)
+        self.margin = min(GROWTH * self.margin, LAST_MARGIN * self.size)

@@ -11,7 +11,7 @@ the order in which they apply:
    (`chainapi._limits.policy`). Of a route whose price is unknown, few requests are in flight
    (`chainapi._limits.costs`).
 4. The units that are predicted to be back may leave too, one request at first, and one more with every
-   response that reports what remains.
+   response that reports what remains. If they drip, `chainapi._limits.bucket` predicts them.
 5. Used up, with nothing in flight and a long wait ahead, one probe shows when units come back.
 6. Refusals show a limit that no response announces (`chainapi._limits.hidden`), also beside announced ones.
 

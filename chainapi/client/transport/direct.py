@@ -4,8 +4,8 @@
 a dozen objects: a third of the CPU of a page of 10 rows. A client that the transport made has none of them.
 Its pool of connections and the parser of aiohttp are enough.
 
-They are no public interface of aiohttp. So only the releases in `TESTED` are used like this; another one, or
-one that lacks something that is used here, sends through its client, with one warning.
+aiohttp does not publish them. So only the releases in `TESTED` are used like this; another one, or one that
+lacks something that is used here, sends through its client, with one warning.
 """
 
 from __future__ import annotations
