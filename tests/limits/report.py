@@ -275,7 +275,7 @@ def strategies(quick: bool) -> str:
     ]
     names = {
         "blind": "exponential retry of each request",
-        "honest": "retry of each, honouring `retry-after`",
+        "honest": "retry of each, honoring `retry-after`",
         "bucket": "`AsyncLimiter(limit, window)` and that retry",
         "gate": "**the gate**",
     }
