@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from chainapi._api.catalogue import ROUTES, WRITES
     from chainapi._api.view import SessionView
     from chainapi._limits.view import Limit
+    from chainapi._paging.checkpoint import Checkpoint
     from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
     from chainapi.client.merge import Failure, merge
     from chainapi.client.page import MetricPage, Page
     from chainapi.client.pages import Pages
-    from chainapi.core.paging.checkpoint import Checkpoint
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
@@ -54,7 +54,7 @@ _MODULES = {
     "WRITES": "_api.catalogue",
     "Cache": "client.cache",
     "CacheStore": "client.cache",
-    "Checkpoint": "core.paging.checkpoint",
+    "Checkpoint": "_paging.checkpoint",
     "Failure": "client.merge",
     "Invalid": "models.invalid",
     "Limit": "_limits.view",

@@ -50,7 +50,7 @@ from chainapi._text import printable
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from chainapi.core.paging.checkpoint import Checkpoint
+    from chainapi._paging.checkpoint import Checkpoint
 
 __all__ = [
     "APIConnectionError",

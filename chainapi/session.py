@@ -163,11 +163,7 @@ class Session(AsyncContextOnly, SessionView):
             *(() if on_event is None else (function("on_event", on_event),)),
         )
         lifetime = _lifetime(page_token_lifetime)
-        states = partial(
-            parts.StateMachine.resume,
-            lifetime=lifetime,
-            on_expired=one_of("on_expired", on_expired, ("restart", "raise")),
-        )
+        one_of("on_expired", on_expired, ("restart", "raise"))
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
         longest = inf if max_stop is None else seconds_of("max_stop", max_stop)
         settings = parts.CallSettings(parts.RetryBudget(), jitter=random.random, max_stop=longest)
@@ -215,7 +211,9 @@ class Session(AsyncContextOnly, SessionView):
                 services[name] = make_service(config, member=member, events=events)
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = parts.Connection(services, reached, transport is None, settings, states, gates, lifetime)
+        connection = parts.Connection(
+            services, reached, transport is None, settings, gates, lifetime, on_expired
+        )
         super().__init__(connection, options)
         if observer is not None:
             observer.observe(connection)

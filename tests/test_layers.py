@@ -22,7 +22,7 @@ ROOT = Path(chainapi.__file__).parent
 # that layer, and the others of its package are in the layer of the package.
 LAYERS = (
     {"_version", "_text", "_hints", "errors"},
-    {"core", "_limits"},
+    {"core", "_limits", "_paging"},
     {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},
@@ -39,7 +39,7 @@ LAYERS = (
 
 # `error.checkpoint` has a type that users pass to `resume=`, and `Checkpoint.loads` raises an error of the
 # tree: the root of the errors and the record name each other. The errors do so for type checkers only.
-EXCEPTIONS = {("errors", "core.paging.checkpoint")}
+EXCEPTIONS = {("errors", "_paging.checkpoint")}
 
 # The core and the rules of limits import nothing that waits, reads a clock, draws random numbers, logs, or
 # reaches out.

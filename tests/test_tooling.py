@@ -86,15 +86,14 @@ async def test_the_typed_calls_run() -> None:
 
 def test_generated_pages_name_the_command() -> None:
     """Generated pages have the command in their first line; others are unchanged."""
-    text = "# Title\n\n<!-- begin states -->\nold\n<!-- end -->\n"
+    text = "# Title\n\n<!-- begin keys -->\nold\n<!-- end -->\n"
     once = pages.page(text)
     assert COMMAND in once.splitlines()[0]
-    assert "stateDiagram-v2" in once
     assert "old" not in once
     assert pages.page(once) == once
     assert pages.page("# Title\n") == "# Title\n"
     with pytest.raises(GeneratorError, match=r"part 'news': there are events, help, keys"):
-        pages.page(text.replace("states", "news"))
+        pages.page(text.replace("keys", "news"))
 
 
 def test_the_wheel_has_no_generator() -> None:

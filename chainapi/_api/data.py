@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 from chainapi._api.binding import endpoint, group
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
+from chainapi._paging.checkpoint import Checkpoint
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
-from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from chainapi._api.groups.evm import EVM

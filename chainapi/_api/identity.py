@@ -8,13 +8,12 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 from chainapi._api.routes import Route
+from chainapi._paging.checkpoint import Checkpoint, Watermark
+from chainapi._paging.cursor import Cursor
+from chainapi._paging.given import Given
+from chainapi._paging.rows import Column, Identity, column_of
 from chainapi._text import quoted
 from chainapi.core.numbers import whole_of
-from chainapi.core.paging.cursor import Cursor
-from chainapi.core.paging.dedupe import Deduplicator
-from chainapi.core.paging.order import Watermark
-from chainapi.core.paging.position import Start
-from chainapi.core.paging.rows import Column, Identity, column_of
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.schema import fields_of
 from chainapi.models.unions import RawRow, wire_name
@@ -22,8 +21,8 @@ from chainapi.models.unions import RawRow, wire_name
 __all__ = [
     "attribute_path",
     "cursor_of",
-    "deduplicator",
     "descending_number",
+    "given_by",
     "identity_of",
     "key_names",
     "name_of",
@@ -34,8 +33,8 @@ Reader = Callable[[Any], Any]
 _NO_FIELD = object()
 
 
-def deduplicator(route: Route, start: Start, identity: Identity | None = None) -> Deduplicator:
-    """Return the deduplicator of a walk over `route` that begins at `start`.
+def given_by(route: Route, start: Checkpoint, identity: Identity | None = None) -> Given:
+    """Return the rows given of a walk over `route` that begins at `start`.
 
     `identity` is that of a declared route; None for a route that the caller names.
 
@@ -50,12 +49,13 @@ def deduplicator(route: Route, start: Start, identity: Identity | None = None) -
     unknown = route.descending_key is not None and given and watermark is None and not start.unordered
     if unknown and identity is None:
         raise CheckpointError("the checkpoint has no watermark: it was taken without descending_key=")
-    return Deduplicator(
+    return Given(
         identity or identity_of(route, declared=False),
         watermark=watermark,
         unordered=start.unordered or unknown,
         keyless=start.keyless,
         resumed=given or start.token is not None,  # a bare page token
+        head=start.head,
     )
 
 

@@ -15,7 +15,6 @@ from chainapi.client.gates import LoopGates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
 from chainapi.core.call import CallOptions, CallSettings
-from chainapi.core.paging.states import StateMachine
 from chainapi.core.retry import RetryBudget
 
 __all__ = [
@@ -31,7 +30,6 @@ __all__ = [
     "RetryBudget",
     "Service",
     "ServiceEvents",
-    "StateMachine",
     "call_options",
     "is_rate",
     "telemetry_of",

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
-from attrs import evolve
 from msgspec import Struct
+from msgspec.structs import replace
 
 from chainapi._api.identity import number_reader
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.ranges import Interval, Ranged
+from chainapi._paging.walk import Walk
 from chainapi.client.source import Source
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.position import Beginning
-from chainapi.core.paging.ranges import Interval, Ranged
-from chainapi.core.paging.walk import Walk
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, CheckpointError, PagingError
 from chainapi.models.codec import DecodedPage
@@ -37,7 +36,7 @@ class ListRanges(Struct, frozen=True, eq=False):
     ranged: Ranged
     query: Query
     within: Interval
-    beginning: Beginning
+    beginning: Checkpoint
     parameters: Collection[str]
     open: Callable[[Query, Checkpoint | None], tuple[Walk, Source]]
 
@@ -62,7 +61,7 @@ class ListRanges(Struct, frozen=True, eq=False):
 
     def part(self, within: Interval) -> tuple[Walk, Source]:
         """Return the walk of a range of the list, and the source of its pages."""
-        return self.open(self.query, evolve(self.beginning.checkpoint(), range=within))
+        return self.open(self.query, replace(self.beginning, range=within))
 
     async def outermost(self, *, newest: bool) -> int | None:
         """Return the number of the newest or oldest row, by one request.

@@ -10,8 +10,8 @@ from typing import Any, Literal, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chainapi._paging.ranges import Ranged
 from chainapi.core.idempotency import Idempotency
-from chainapi.core.paging.ranges import Ranged
 
 __all__ = ["UNITS", "Conditional", "Route", "Weight", "route_name", "units_of"]
 

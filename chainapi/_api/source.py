@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import evolve
 from msgspec.structs import replace
 
 from chainapi._api.endpoint import Endpoint
-from chainapi._api.identity import cursor_of, deduplicator, descending_number, number_reader
+from chainapi._api.identity import cursor_of, descending_number, given_by, number_reader
 from chainapi._api.options import Options
 from chainapi._api.ranges import ListRanges, Part, can_be_cut
 from chainapi._api.routes import Route
+from chainapi._paging.checkpoint import Checkpoint, query_fingerprint
+from chainapi._paging.cursor import Cursor
+from chainapi._paging.ranges import Interval
+from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service
 from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, Exchange, GivenUp
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.cursor import Cursor
-from chainapi.core.paging.position import Beginning, Start
-from chainapi.core.paging.ranges import Interval
-from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.core.url import Query
 from chainapi.errors import (
     ChainAPIError,
@@ -58,16 +56,20 @@ def open_list(
         CheckpointError: the checkpoint to resume from belongs to another query.
 
     """
-    beginning = Beginning(service.endpoint.base_url, query)
-    start = _start(options.resume, beginning)
+    start = _start(options.resume, beginning_of(service.endpoint.base_url, query))
     if (token := options.page_token) is not None:  # as if the service had just returned it
-        start = evolve(beginning.checkpoint(), token=token, minted_at=service.member.now())
+        start = replace(start, token=token, minted_at=service.member.now())
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
-    known = start
-    if isinstance(start, Checkpoint) and start.following:
-        known = evolve(start, watermark=None, rows=0)
-    dedupe = deduplicator(route, known, None if endpoint is None else endpoint.identity)
-    return Walk(source.facts, connection.states(start), dedupe, start), source
+    known = replace(start, watermark=None, rows=0) if start.following else start
+    given = given_by(route, known, None if endpoint is None else endpoint.identity)
+    lifetime, on_expired = connection.page_token_lifetime, connection.on_expired
+    return Walk(source.facts, given, start, lifetime, on_expired), source
+
+
+def beginning_of(address: str, query: Query) -> Checkpoint:
+    """Return the position before the first page of a list."""
+    fingerprint = query_fingerprint(address, query.path, query.params, query.method, query.body)
+    return Checkpoint(fingerprint, query.path if query.method == "GET" else query.where)
 
 
 Decode: TypeAlias = Callable[[bytes], DecodedPage]
@@ -135,9 +137,9 @@ class ListSource:
         return ListRanges(ranged, query, self._within, self._beginning, names, self._open)
 
     @property
-    def _beginning(self) -> Beginning:
+    def _beginning(self) -> Checkpoint:
         """Position before the first page of the whole list."""
-        return Beginning(self.address, self._whole)
+        return beginning_of(self.address, self._whole)
 
     @property
     def address(self) -> str:
@@ -158,7 +160,7 @@ class ListSource:
     @property
     def fingerprint(self) -> str:
         """Fingerprint of the query without its page size (see `Pages.fingerprint`)."""
-        return Beginning(self.address, self._query.unsized()).checkpoint().query
+        return beginning_of(self.address, self._query.unsized()).query
 
     @property
     def numbered(self) -> Numbered | None:
@@ -195,13 +197,13 @@ class ListSource:
 
         A list with a start begins at the number `since`; its source then has ranges.
         """
-        ranges, start = self.ranges, self._beginning.checkpoint()
+        ranges, start = self.ranges, self._beginning
         first = None if ranges is None else ranges.ends.start
         if since is None or ranges is None or since <= max(0, first or 0):
             within = None if self._part is None else self._within
         else:
             within = Interval(since, self._within.end)
-        options = replace(self._options, resume=evolve(start, range=within), page_token=None, prefetch=0)
+        options = replace(self._options, resume=replace(start, range=within), page_token=None, prefetch=0)
         calls = self._call_options
         priority = LOWEST if options.priority is None and not calls.priority else calls.priority
         calls = replace(calls, priority=priority, cache=None)
@@ -309,7 +311,7 @@ class ListSource:
         return self._service.shown_fault(fault).changed(where=self._query.where)
 
 
-def _start(resume: Checkpoint | None, beginning: Beginning) -> Start:
+def _start(resume: Checkpoint | None, first: Checkpoint) -> Checkpoint:
     """Return the position at which a walk begins.
 
     Raises:
@@ -318,12 +320,11 @@ def _start(resume: Checkpoint | None, beginning: Beginning) -> Start:
 
     """
     if resume is None:
-        return beginning
+        return first
     if not isinstance(resume, Checkpoint):
         raise ConfigurationError(
             f"resume= must be a Checkpoint, not {type(resume).__name__}: read it with Checkpoint.loads"
         )
-    first = beginning.checkpoint()
     if resume.query != first.query:
         other = f"the checkpoint belongs to another query ({resume.path or 'no path'})"
         if resume.path != first.path:

@@ -11,12 +11,12 @@ from msgspec.structs import fields, replace
 
 from chainapi._api import parameters
 from chainapi._api.routes import Conditional, Route
+from chainapi._paging.ranges import Ranged, Unit
 from chainapi._tooling.entries import ROUTES, Entries, Entry, Group, Key, Number
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer, imports
 from chainapi._tooling.openapi import Operation, Schema, variants
 from chainapi._tooling.records import HAND_WRITTEN, REQUESTS, Records, bounds
 from chainapi.core.idempotency import Idempotency
-from chainapi.core.paging.ranges import Ranged, Unit
 from chainapi.models.unions import wire_name
 
 __all__ = ["Method", "write_groups"]
@@ -283,8 +283,8 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
         "from chainapi._api.specified import SpecifiedMetrics",
         "from chainapi.client.pages import OnInvalid, Pages",
         "from chainapi.core.idempotency import Idempotency",
-        "from chainapi.core.paging.checkpoint import Checkpoint",
-        "from chainapi.core.paging.ranges import Ranged",
+        "from chainapi._paging.checkpoint import Checkpoint",
+        "from chainapi._paging.ranges import Ranged",
         "",
         "if TYPE_CHECKING:",
         *(f"    {line}" for line in imports(body, types)),

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Callable, Coroutine, Hashable, Iterator, Mapping
 from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 from weakref import WeakValueDictionary
 
 from attrs import define, field
@@ -18,8 +18,6 @@ from chainapi.client.gates import Gates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
 from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
-from chainapi.core.paging.position import Start
-from chainapi.core.paging.states import StateMachine
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
@@ -42,9 +40,9 @@ class Connection:
         transport: sends the requests.
         owned: whether the transport is closed with the session; that of a user stays open.
         settings: settings of all calls.
-        states: returns the state machine of a walk that begins at a position.
         gates: source of the gates.
         page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
+        on_expired: what a walk does when its page token has died.
         closed: whether the session is closed.
 
     """
@@ -53,9 +51,9 @@ class Connection:
     transport: Transport
     owned: bool
     settings: CallSettings
-    states: Callable[[Start], StateMachine]
     gates: Gates
     page_token_lifetime: float
+    on_expired: Literal["restart", "raise"]
     closed: bool = field(default=False, init=False)
     _limits: WeakValueDictionary[Hashable, WaitingLimit] = field(
         factory=WeakValueDictionary[Hashable, WaitingLimit], init=False

@@ -9,11 +9,11 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.newest import NewestRows
 from chainapi.client.runner import WalkRunner
 from chainapi.client.source import Numbered, Source
 from chainapi.core.arguments import seconds_of, whole_number
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.newest import NewestRows
 from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, PagingError
 
 __all__ = ["Follow"]
@@ -129,7 +129,7 @@ class Follow(Generic[T]):
         watermark = start.watermark
         if watermark is None or not (start.following or self._numbered.descends):
             return self._begin_without_rows(start)
-        if watermark.gaps:
+        if len(watermark.spans) > 1:
             raise CheckpointError(
                 f"rows below {watermark.newest} were not given yet: read the list to its end before follow()"
             )
@@ -233,7 +233,7 @@ class _Poll:
 
         Not if the error refused a page that came.
         """
-        return not self._walk.failed and not self._walk.unread
+        return not self._walk.has_failed and not self._walk.unread
 
     async def run(self, closed: asyncio.Event) -> None:
         """Read the pages with new rows, unless the stream is `closed`.
@@ -274,8 +274,8 @@ class _Poll:
             if number < given.since:
                 known, reached = known + 1, True
                 continue
-            mark = walk.marks(index)
-            if walk.has_key(index) and given.repeats(number, mark):
+            mark = walk.judged.marks(index)
+            if walk.judged.has_key(index) and given.repeats(number, mark):
                 continue
             if given.is_new(number, mark):
                 self._new.append((number, mark, rows[index]))

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from attrs import define, field
 
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.walk import Walk
 from chainapi.client.response import RawResponse
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.position import Position, checkpoint_of
-from chainapi.core.paging.walk import Walk
 from chainapi.models.codec import decode_resource
 from chainapi.models.shown import described
 
@@ -31,6 +30,7 @@ class Page(Generic[T]):
     Attributes:
         items: its rows, in the service's order; after a resume inside a page, the rest of them.
         next_page_token: the token to the next page; None on the last one.
+        checkpoint: position after the page: it resumes with the next one.
         restarts: number of restarts of the walk before this page.
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
@@ -42,7 +42,7 @@ class Page(Generic[T]):
 
     items: list[T]
     next_page_token: str | None
-    _end: Position = field(alias="checkpoint", eq=checkpoint_of)
+    checkpoint: Checkpoint
     restarts: int
     extra: Mapping[str, Any] = field(factory=dict[str, Any], kw_only=True)
     body: bytes = field(default=b"{}", kw_only=True, eq=False)
@@ -57,12 +57,6 @@ class Page(Generic[T]):
             hint = ": it is an attribute of each row in `page.items`"
             known = any(hasattr(row, name) for row in rows)
             raise AttributeError(f"a page has no attribute {name!r}{hint if known else ''}")
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """Checkpoint that resumes with the page after this one."""
-        self._end = checkpoint_of(self._end)
-        return self._end
 
     @property
     def raw(self) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from chainapi._hints import AsyncStreamOnly
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.cursor import Cursor
+from chainapi._paging.ranges import Interval
+from chainapi._paging.walk import Walk
 from chainapi.client.page import MetricPage, Page
 from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi.client.source import Source
 from chainapi.core.arguments import boolean, whole_numbers
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.cursor import Cursor
-from chainapi.core.paging.ranges import Interval
-from chainapi.core.paging.walk import Walk
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
 from chainapi.models.invalid import Invalid

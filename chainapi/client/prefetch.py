@@ -10,9 +10,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+from chainapi._paging.walk import Answer, Fetched, PageToken, Walk
 from chainapi.client.source import Source
-from chainapi.core.paging.position import PageToken
-from chainapi.core.paging.walk import Answer, Fetched, Walk
 
 __all__ = ["Prefetcher"]
 

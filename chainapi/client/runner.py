@@ -1,4 +1,4 @@
-"""WalkRunner: carries out the commands of a walk, for one reader at a time."""
+"""WalkRunner: fetches the pages of a walk, for one reader at a time."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import asyncio
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any, Protocol, Self, assert_never
+from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
 
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.walk import Answer, Fetch, Fetched, Walk
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.source import Source
 from chainapi.client.threads import finish_in_thread
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.position import Position, checkpoint_of
-from chainapi.core.paging.walk import Answer, Deliver, Discard, Fetch, Offload, Report, Steps, Walk
 from chainapi.errors import ChainAPIError, PagingError
 
 __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]
@@ -124,13 +123,13 @@ class WalkRunner:
         self.reader: object = None
         self.batch: Batch | None = None
         self.closed = False
-        self._before_batch: Position | None = None
+        self._before_batch: Checkpoint | None = None
 
     @property
     def checkpoint(self) -> Checkpoint:
         """Position after the last yielded row or page."""
         before = self._before_batch if self.batch else None
-        return self._walk.checkpoint if before is None else checkpoint_of(before)
+        return self._walk.checkpoint if before is None else before
 
     async def advance(self) -> bool:
         """Open the next page, unless the open one has unread rows.
@@ -146,14 +145,15 @@ class WalkRunner:
             return walk.unread and not self.closed
         self.refuse_while_reading()
         self._running = True
+        answer: Answer = None
         try:
-            reports = bool(self._source.emit)
-            expected = None if reports else walk.expected()
+            walk.listens = bool(self._source.emit)
             walk.leave()
-            answer = None if expected is None else await self._fetch(expected)
-            if answer is not None and self._open_expected(answer):
-                return True
-            return await self._carry_out(walk.advance(*self._source.times(), reports=reports), answer)
+            times = self._source.times()
+            while not self.closed:
+                answer = await self._fetch(walk.next_fetch(*times))
+                if await self._opens(answer):
+                    break
         except ChainAPIError as error:
             self._failed(error)
             answer = None
@@ -161,35 +161,29 @@ class WalkRunner:
             raise
         finally:
             self._running = False
-
-    def _open_expected(self, answer: Answer) -> bool:
-        """Open the page that was expected.
-
-        Returns False after `close`, or if that takes commands.
-        """
-        if self.closed or not self._walk.open_expected(answer):
-            return False
-        if self._source.prefetch:
+        if self._source.prefetch and not self.closed:
             self._fetch_ahead()
-        return True
-
-    async def _carry_out(self, steps: Steps, answer: Answer) -> bool:
-        """Carry out the commands of the next page.
-
-        `answer` is that of the first one, where it is known. Returns False after `close`.
-        """
-        if answer is not None:
-            next(steps)
-        cancelled: asyncio.CancelledError | None = None
-        while (command := self._next(steps, answer)) is not None:
-            if isinstance(command, Fetch):
-                answer = await self._fetch(command)
-            else:
-                # The work counts the rows of the page, so that it has to be opened in any case.
-                cancelled, answer = await finish_in_thread(command.work), None
-        if cancelled is not None:
-            raise cancelled
         return not self.closed
+
+    async def _opens(self, answer: Answer) -> bool:
+        """Let the walk take an answer, and emit its events; return whether a page is open."""
+        walk = self._walk
+        if answer is None or self.closed:
+            return False
+        try:
+            if not isinstance(answer, Fetched):
+                walk.failed(answer)
+                return False
+            if not walk.is_slow(answer):
+                return walk.received(answer)
+            opened = list[bool]()
+            cancelled = await finish_in_thread(lambda: opened.append(walk.received(answer)))
+            if cancelled is not None:  # the rows were counted: the page is open all the same
+                raise cancelled
+            return opened[0]
+        finally:
+            for event in walk.events:
+                self._source.emit(event)
 
     @contextmanager
     def reading(self, limit: int | None = None, *, batches: str = "") -> Iterator[object]:
@@ -238,7 +232,7 @@ class WalkRunner:
                 raise self._too_few("limit", self.batch.reader, len(self.batch))
             yield first
             return
-        before = self._before_batch if self.batch else self._walk.position
+        before = self._before_batch if self.batch else self._walk.checkpoint
         batch = self.take_batch() or begin()
         try:
             yield batch
@@ -311,7 +305,7 @@ class WalkRunner:
         """
         batch = self.batch
         if not batch:
-            batch, self._before_batch = begin(), self._walk.position
+            batch, self._before_batch = begin(), self._walk.checkpoint
         elif size is not None and batch.size > size:
             raise self._too_few("size", batch.reader, batch.size)
         self.batch = batch
@@ -376,43 +370,23 @@ class WalkRunner:
     def _failed(self, error: ChainAPIError) -> None:
         """Add the checkpoint to an error; drop further pages if the walk cannot continue."""
         error.checkpoint = self._walk.checkpoint
-        if self._walk.failed:
+        if self._walk.has_failed:
             self._discard()
-
-    def _next(self, steps: Steps, answer: Answer) -> Fetch | Offload | None:
-        """Carry out commands until one takes time, and return that one.
-
-        None if the page is open, or the runner closed.
-        """
-        while not self.closed:
-            command, answer = steps.send(answer), None
-            match command:
-                case Fetch() | Offload():
-                    return command
-                case Report(event=event):
-                    self._source.emit(event)
-                case Discard():
-                    self._discard()
-                case Deliver():
-                    self._fetch_ahead()
-                    return None
-                case _:
-                    assert_never(command)
-        return None
 
     def _fetch(self, fetch: Fetch) -> Coroutine[Any, Any, Answer]:
         """Return the page that was fetched ahead, or fetch it now."""
-        if self._ahead is not None and self._ahead.holds(fetch.token):
-            return self._ahead.take()
+        if self._ahead is not None:
+            if self._ahead.holds(fetch.token):
+                return self._ahead.take()
+            self._discard()  # a token has died: those of the pages ahead came with it
         return self._source.fetch(fetch, self._is_open)
 
     def _fetch_ahead(self) -> None:
         """Prefetch the next pages unless the row limit will stop the reader first."""
-        source, walk = self._source, self._walk
-        if source.prefetch:
-            if self._ahead is None:
-                self._ahead = Prefetcher(self, source, walk)
-            self._ahead.start(walk.token, rows=walk.rows_wanted)
+        walk = self._walk
+        if self._ahead is None:
+            self._ahead = Prefetcher(self, self._source, walk)
+        self._ahead.start(walk.token, rows=walk.rows_wanted)
 
     def _discard(self) -> None:
         """Cancel the requests for further pages."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from msgspec import Struct
 
+from chainapi._paging.cursor import Cursor
+from chainapi._paging.ranges import Interval, Ranged
+from chainapi._paging.walk import Answer, Fetch, Walk
 from chainapi.client.emitter import Emitter
-from chainapi.core.paging.cursor import Cursor
-from chainapi.core.paging.ranges import Interval, Ranged
-from chainapi.core.paging.walk import Answer, Fetch, Walk
 from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
+from chainapi._paging.ranges import MAX_RANGES, Interval, Ranged, borders, borders_at_multiples, intervals
+from chainapi._paging.walk import Walk
 from chainapi._text import quoted
 from chainapi.client.source import Ranges, Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.numbers import is_number
-from chainapi.core.paging.ranges import MAX_RANGES, Interval, Ranged, borders, borders_at_multiples, intervals
-from chainapi.core.paging.walk import Walk
 from chainapi.errors import ArgumentError, ConfigurationError
 
 __all__ = ["Split", "Widths"]

@@ -13,12 +13,11 @@ from typing import Any
 
 import msgspec
 
+from chainapi._paging.checkpoint import Checkpoint
 from chainapi._tables.codec import Codec
 from chainapi._tables.columns import SOURCE
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.digests import DigestCounter
 from chainapi.errors import ColumnValueError, ExportError
-from chainapi.export.given import Given, Walk
+from chainapi.export.given import DigestCounter, PageDigests, Walk
 from chainapi.export.position import Source
 from chainapi.export.sink import Moves, Sink
 from chainapi.export.spec import free_label
@@ -124,7 +123,7 @@ class Committer:
         They are stored, written, or of batches that wait for this thread.
         """
 
-        def given() -> Iterator[Given]:
+        def given() -> Iterator[PageDigests]:
             yield from self.sink.given(walk)
             yield from self._moves.given.get(walk, ())
             yield from (batch.given for batch in sent if not batch.written)

@@ -24,7 +24,7 @@ from chainapi._tables.rows import json_text, reader
 from chainapi._tables.types import SCALARS, Kind
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Lock, refused, sync
-from chainapi.export.given import Given, Walk
+from chainapi.export.given import PageDigests, Walk
 from chainapi.export.log import Commit, State
 from chainapi.export.sink import CommitSize, Moves, Sink, check_path, earlier_version, not_ours
 from chainapi.export.text import NESTED, PageRows
@@ -38,7 +38,7 @@ FORMAT = 1  # of the tables of the export
 EXPORT, POSITIONS, GIVEN, INVALID = "chainapi_export", "chainapi_positions", "chainapi_given", "invalid"
 BUSY = 5.0  # seconds that a transaction waits for the lock of another program
 _LABEL = Column(SOURCE, "text")
-_GIVEN = msgspec.msgpack.Decoder(list[Given])
+_GIVEN = msgspec.msgpack.Decoder(list[PageDigests])
 
 
 class Database(Sink):
@@ -232,7 +232,7 @@ class Database(Sink):
 
     # Commits
 
-    def given(self, walk: Walk) -> Iterable[Given]:
+    def given(self, walk: Walk) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         if self.state.number:
             query = f"SELECT digests FROM {GIVEN} WHERE source = ? AND place = ? ORDER BY number"  # noqa: S608

@@ -12,7 +12,7 @@ from attrs import define, field
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Disk, Lock
-from chainapi.export.given import Given, Walk
+from chainapi.export.given import PageDigests, Walk
 from chainapi.export.log import DataFile, Log, Span, State, Storage, joined
 from chainapi.export.partition import source_of
 from chainapi.export.progress import Step
@@ -115,7 +115,7 @@ class Folder(Sink):
             return False
         return True
 
-    def given(self, walk: Walk) -> Iterable[Given]:
+    def given(self, walk: Walk) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         return self._log.given(walk)
 

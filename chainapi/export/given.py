@@ -12,15 +12,15 @@ from typing import Self, TypeAlias
 
 import msgspec
 
-from chainapi.core.paging.digests import DIGEST_SIZE, DigestCounter
-from chainapi.core.paging.rows import RunDigests
+from chainapi._paging.given import Hashes
+from chainapi._paging.rows import DIGEST_SIZE
 
-__all__ = ["Given", "Walk", "counted", "counted_since"]
+__all__ = ["DigestCounter", "PageDigests", "Walk", "counted", "counted_since"]
 
 Walk: TypeAlias = tuple[str, int]  # label of a source, number of a range or 0
 
 
-class Given(msgspec.Struct, array_like=True):
+class PageDigests(msgspec.Struct, array_like=True):
     """Digests of the rows of a page.
 
     Attributes:
@@ -43,25 +43,50 @@ class Given(msgspec.Struct, array_like=True):
         return bool(self.added or self.again)
 
 
-def counted(pages: Callable[[], Iterable[Given]], restarts: int) -> DigestCounter:
+class DigestCounter:
+    """Rows of a walk: how often each was given, and how often this pass has met it."""
+
+    def __init__(self) -> None:
+        self._given, self._met = Hashes(), Hashes()
+
+    def __contains__(self, digest: bytes) -> bool:
+        return digest in self._given
+
+    def give(self, digests: Sequence[bytes]) -> None:
+        """Count rows as given, and as met in this pass."""
+        self._given.add(digests)
+        self._met.add(digests)
+
+    def meet(self, digest: bytes) -> bool:
+        """Count a row as met that was given more often than met; False for any other one."""
+        if self._met.count(digest) >= self._given.count(digest):
+            return False
+        self._met.add((digest,))
+        return True
+
+    def restart(self) -> None:
+        """Begin another pass: nothing was met in it yet."""
+        self._met = Hashes()
+
+
+def counted(pages: Callable[[], Iterable[PageDigests]], restarts: int) -> DigestCounter:
     """Count the rows that an export has of a walk, and the rows that a pass has met.
 
     The pass is the one after `restarts` restarts.
     """
     counter, current = DigestCounter(), 0
-    for page in chain(pages(), [Given(restarts, b"")]):
+    for page in chain(pages(), [PageDigests(restarts, b"")]):
         if page.restarts > current:
             current = page.restarts
             counter.restart()
-        for digest in _digests_in(page.added):
-            counter.give(digest)
+        counter.give([*_digests_in(page.added)])
         for digest in _digests_in(page.again):
             counter.meet(digest)
     return counter
 
 
 def counted_since(
-    pages: Callable[[], Iterable[Given]], restarts: int, digests: Collection[bytes], whole: bool
+    pages: Callable[[], Iterable[PageDigests]], restarts: int, digests: Collection[bytes], whole: bool
 ) -> DigestCounter | None:
     """Count the rows of a pass, from the first page on that has one of `digests`.
 
@@ -79,35 +104,26 @@ def counted_since(
     for had in _of_pass(pages(), restarts):
         found = found or not wanted.isdisjoint(had)
         if found:
-            counter.give_new(had)
+            counter.give(had)
     if not found and whole:
         for had in _of_pass(pages(), restarts):
-            counter.give_new(had)
+            counter.give(had)
     counter.restart()
     return counter if found or whole else None
 
 
-def _of_pass(pages: Iterable[Given], restarts: int) -> Iterator[list[bytes]]:
+def _of_pass(pages: Iterable[PageDigests], restarts: int) -> Iterator[list[bytes]]:
     for page in pages:
         if page.restarts == restarts:
             yield [*_digests_in(page.again), *_digests_in(page.added)]
 
 
 def _packed(digests: Sequence[bytes]) -> bytes:
-    """Pack digests into bytes; a run of numbers as its start, stop and step."""
-    if isinstance(digests, RunDigests) and digests:
-        numbers = digests.numbers
-        return b"%b%d,%d,%d" % (_RUN, numbers.start, numbers.stop, numbers.step)
-    return _EACH + b"".join(digests) if digests else b""
+    """Pack digests into bytes."""
+    return b"".join(digests)
 
 
 def _digests_in(text: bytes) -> Iterator[bytes]:
     """Yield the digests that `_packed` has packed."""
-    if text.startswith(_RUN):
-        yield from RunDigests(range(*map(int, text.removeprefix(_RUN).split(b","))))
-    else:
-        for place in range(len(_EACH), len(text), DIGEST_SIZE):
-            yield text[place : place + DIGEST_SIZE]
-
-
-_RUN, _EACH = b"r", b"d"  # first bytes of packed digests
+    for place in range(0, len(text), DIGEST_SIZE):
+        yield text[place : place + DIGEST_SIZE]

@@ -25,7 +25,7 @@ from msgspec import Struct
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.bucket import Bucket
 from chainapi.export.disk import Disk, digest_of
-from chainapi.export.given import Given, Walk
+from chainapi.export.given import PageDigests, Walk
 
 __all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
 
@@ -244,7 +244,7 @@ class Log:
 
     # Digests of rows
 
-    def write_given(self, given: Mapping[Walk, Sequence[Given]]) -> dict[str, Pieces]:
+    def write_given(self, given: Mapping[Walk, Sequence[PageDigests]]) -> dict[str, Pieces]:
         """Write the digests of rows of the next commit; return its field `given`."""
         if not given:
             return {}
@@ -257,7 +257,7 @@ class Log:
         self.storage.replace(name, bytes(content))
         return {name: pieces}
 
-    def given(self, walk: Walk) -> Iterator[Given]:
+    def given(self, walk: Walk) -> Iterator[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         for name, pieces in [*self.state.given.items()]:
             for place, start, end in pieces.get(walk[0], ()):
@@ -324,7 +324,7 @@ class Log:
 _RECORD = re.compile(r"(\d{8,})\.json", re.ASCII)
 _JSON = msgspec.json.Encoder()
 _MSGPACK = msgspec.msgpack.Encoder()
-_GIVEN = msgspec.msgpack.Decoder(list[Given])
+_GIVEN = msgspec.msgpack.Decoder(list[PageDigests])
 
 
 class _Record(Struct):

@@ -7,10 +7,8 @@ from typing import Any, Self
 
 from attrs import NOTHING, define, evolve, field, fields, frozen
 
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.cursor import Trend
-from chainapi.core.paging.position import Position as WalkPosition
-from chainapi.core.paging.position import checkpoint_of
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.cursor import Trend
 from chainapi.errors import ColumnValueError
 from chainapi.export.window import Window
 
@@ -37,7 +35,7 @@ class SourcePosition:
 
     """
 
-    walk: WalkPosition | None = None
+    walk: Checkpoint | None = None
     taken: int = 0
     newest: int | None = None
     newest_ties: tuple[str, ...] = ()
@@ -49,11 +47,6 @@ class SourcePosition:
     last: int | None = None
     oldest: int | None = None
     done: bool = False
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """Checkpoint of the walk."""
-        return None if self.walk is None else checkpoint_of(self.walk)
 
     @classmethod
     def load(cls, stored: Mapping[str, Any]) -> Self:
@@ -85,8 +78,8 @@ class SourcePosition:
                 found[name] = str(value) if name in _NUMBERS else [*value] if name in _TUPLES else value
         if self.trend is not Trend.LEVEL:
             found["trend"] = self.trend.value
-        if (checkpoint := self.checkpoint) is not None:
-            found["checkpoint"] = checkpoint.dumps()
+        if self.walk is not None:
+            found["checkpoint"] = self.walk.dumps()
         return found
 
     def window_start(self, size: int, *, limited: bool) -> int | None:
@@ -112,7 +105,7 @@ class SourcePosition:
 
         It is as if one walk had brought the rows of both.
         """
-        checkpoint = ended.checkpoint
+        checkpoint = ended.walk
         assert checkpoint is not None  # noqa: S101 - for the type checker
         unordered = checkpoint.unordered or (self.walk is not None and self.walk.unordered)
         newest, ties = self.newest, self.newest_ties

@@ -23,13 +23,13 @@ from hashlib import blake2b
 from typing import Any, ParamSpec, TypeVar
 
 from attrs import define, evolve, field, frozen
+from msgspec.structs import replace
 
 from chainapi._tables.codec import Codec
 from chainapi._tables.columns import described
 from chainapi.client.background import ahead, finish, in_background
 from chainapi.client.merge import Failure, merge
 from chainapi.client.pages import Pages
-from chainapi.core.paging.digests import DigestCounter
 from chainapi.errors import (
     AuthenticationError,
     ChainAPIError,
@@ -40,6 +40,7 @@ from chainapi.errors import (
 )
 from chainapi.export.committer import Committer
 from chainapi.export.disk import explained
+from chainapi.export.given import DigestCounter
 from chainapi.export.layout import COLUMNS
 from chainapi.export.position import Source, SourcePosition
 from chainapi.export.progress import ExportProgress, Stage
@@ -452,7 +453,7 @@ class Fetcher:
         """Split a source that has not begun; an empty list stays whole."""
         intervals = await self.spec.split(pages, ranges).intervals()
         if len(intervals) > 1:
-            starts = [evolve(pages.checkpoint, range=one) for one in intervals]
+            starts = [replace(pages.checkpoint, range=one) for one in intervals]
             await self.worker.run(self.committer.split, source, starts)
 
     def _shows_new_rows(self, source: Source, pages: Pages[Any]) -> bool:
@@ -481,7 +482,7 @@ class Fetcher:
             # for the rows from 0 on there is no bound to send.
             open_ = partial(self.spec.open_since, arguments, since, at.exported - 1)
             pages = open_()
-        if at.done or (begun := at.checkpoint) is None:
+        if at.done or (begun := at.walk) is None:
             return pages
         query = pages.checkpoint.query
         # The page token of another query belongs to another page size.

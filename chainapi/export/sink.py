@@ -14,7 +14,7 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from chainapi.errors import ExportError
-from chainapi.export.given import Given, Walk
+from chainapi.export.given import PageDigests, Walk
 from chainapi.export.log import State
 from chainapi.export.partition import Partitioner
 from chainapi.export.progress import Step
@@ -52,7 +52,7 @@ class Moves:
     """
 
     positions: dict[str, Any] = field(factory=dict[str, Any])
-    given: dict[Walk, list[Given]] = field(factory=dict[Walk, list[Given]])
+    given: dict[Walk, list[PageDigests]] = field(factory=dict[Walk, list[PageDigests]])
     invalid: list[bytes] = field(factory=list[bytes])
 
 
@@ -108,7 +108,7 @@ class Sink(ABC):
         self._settings = None if settings == self.state.settings else dict(settings)
 
     @abstractmethod
-    def given(self, walk: Walk) -> Iterable[Given]:
+    def given(self, walk: Walk) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
 
     def missing(self, label: str, start: int) -> str | None:

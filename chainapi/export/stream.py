@@ -16,16 +16,15 @@ from typing import Any, Self, TypeAlias
 
 from attrs import define, evolve, field
 
+from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.cursor import Trend, trend_of
+from chainapi._paging.newest import mark_of_row
 from chainapi.client.page import Page
 from chainapi.client.pages import Pages
-from chainapi.core.paging.checkpoint import Checkpoint
-from chainapi.core.paging.cursor import Trend, trend_of
-from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.newest import mark_of_row
-from chainapi.core.paging.stored import StoredRows
 from chainapi.errors import ColumnValueError
-from chainapi.export.given import Given, counted, counted_since
+from chainapi.export.given import DigestCounter, PageDigests, counted, counted_since
 from chainapi.export.position import Source, SourcePosition
+from chainapi.export.stored import StoredRows
 
 __all__ = ["Batch", "Count", "ReadGiven", "SourceStream", "shows_new_rows"]
 
@@ -56,7 +55,7 @@ class Batch:
     rows: Sequence[Any]
     indices: Sequence[int]
     position: SourcePosition
-    given: Given
+    given: PageDigests
     newest: int | None
     oldest: int | None
     share: float | None
@@ -70,7 +69,7 @@ class Batch:
 
 
 Numbers: TypeAlias = Sequence[int | None]
-Count: TypeAlias = Callable[[Callable[[], Iterable[Given]]], DigestCounter | None]
+Count: TypeAlias = Callable[[Callable[[], Iterable[PageDigests]]], DigestCounter | None]
 # Runs a count over the digests of a walk, in the thread that stores them; takes the batches sent to it.
 ReadGiven: TypeAlias = Callable[[Sequence[Batch], Count], Future[DigestCounter | None]]
 
@@ -98,6 +97,8 @@ class SourceStream:
         self._pages = pages
         self._walk = pages.walk
         self._walk.keeps_rows = True
+        if self._walk.ordered:
+            self._walk.count_rows()
         # Rows of the target that an older page lacks would count as withdrawn.
         self._walk.reads_cache = source.window is None
         self._cursor = pages.cursor
@@ -215,7 +216,7 @@ class SourceStream:
         """Return the number of each row: from the cursor of the list, or from its order."""
         if self._cursor is not None:
             return [self._cursor.number(row) for row in page.items]
-        return self._walk.numbers()
+        return self._walk.judged.numbers or [None] * len(page.items)
 
     def _follow(self, numbers: Numbers) -> None:
         """Follow the order of the rows of this pass."""
@@ -247,7 +248,7 @@ class SourceStream:
         done = ends or unmet or (limit is not None and taken >= limit)
         ties = at.newest_ties
         if newest is not None and (at.newest is None or newest >= at.newest):
-            marks = tuple(self._walk.marks(index) for index in new if numbers[index] == newest)
+            marks = tuple(self._walk.judged.marks(index) for index in new if numbers[index] == newest)
             ties = (*ties, *marks) if newest == at.newest else marks
         else:
             newest = at.newest
@@ -268,20 +269,19 @@ class SourceStream:
             done=done,
         )
 
-    def _given(self, new: Sequence[int], again: Collection[int]) -> Given:
+    def _given(self, new: Sequence[int], again: Collection[int]) -> PageDigests:
         """Return the digests of the rows of the page.
 
         A window and a walk that has ended need none.
         """
         walk = self._walk
         if self.position.done or self._source.window is not None:
-            return Given(walk.restarts, b"")
-        added = walk.digests(new)
+            return PageDigests(walk.restarts, b"")
+        added = walk.judged.digests(new)
         if self._counter is not None:
-            for digest in added:
-                self._counter.give(digest)
+            self._counter.give(added)
         had = sorted({*again} - {*walk.repeated}) if walk.restarts else ()
-        return Given.of(walk.restarts, added, walk.digests(had))
+        return PageDigests.of(walk.restarts, added, walk.judged.digests(had))
 
     # New rows
 
@@ -293,7 +293,7 @@ class SourceStream:
         if counter is None or not self._counts:
             return walk.stale
         indices = [index for index in range(len(page.items)) if index not in walk.repeated]
-        digests = walk.digests(indices)
+        digests = walk.judged.digests(indices)
         met = {index for index, digest in zip(indices, digests, strict=True) if counter.meet(digest)}
         return met | {*walk.repeated}
 
@@ -316,7 +316,7 @@ class SourceStream:
 
     def _is_tie(self, index: int) -> bool:
         """Return whether the target has this row of its newest number; use up its mark."""
-        known = mark_of_row(self._unmet, self._walk.marks(index))
+        known = mark_of_row(self._unmet, self._walk.judged.marks(index))
         if known is None:
             return False
         self._unmet -= Counter([known])

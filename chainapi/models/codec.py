@@ -7,8 +7,8 @@ from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 
 import msgspec
 
+from chainapi._paging.checkpoint import MAX_TOKEN
 from chainapi._text import quoted
-from chainapi.core.paging.checkpoint import MAX_TOKEN
 from chainapi.core.private import Private
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models.canonical import canonical_rows, scan

@@ -673,7 +673,7 @@ async def test_checkpoint_in_a_header_is_checked_before_the_service_is_asked() -
         every = events((await client.get(f"/tps/{CHAIN}/events")).content)
         position = Checkpoint.loads(every[0][2] or "")
         sent = simulator.stats.requests
-        damaged = position.dumps().replace('"offset":0', '"offset":-1')
+        damaged = position.dumps().replace('"pages":', '"pages":-')
         answer = await client.get(f"/tps/{CHAIN}", params={"resume": damaged})
     assert answer.status_code == 422
     assert simulator.stats.requests == sent

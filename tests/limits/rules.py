@@ -66,7 +66,6 @@ RULES: tuple[tuple[str, str, Any], ...] = (
     ("another route sends the probe", "chainapi._limits.routes:Routes.step_back", lambda self, *args: None),
     ("a refusal of one route", "chainapi._limits.routes:Routes.concerns_only", lambda self, *args: False),
 )
-MOST_SHOWN = 2  # rows of the laboratory for each rule
 TOO_LONG = 600  # real seconds for one part of the table: without a rule, a job may never end
 SMALL = 0.1, 0.003  # changes of a figure that do not count: absolute, and as a part of it
 
@@ -170,7 +169,7 @@ def rules_table(names: Sequence[str], quick: bool) -> str:
         saved = [
             change for name in names for change in _changes(name, results[None, name], results[number, name])
         ]
-        if len(saved) > MOST_SHOWN:
-            saved[MOST_SHOWN:] = [f"and {len(saved) - MOST_SHOWN} more"]
-        lines.append(f"| {rule} | {lines_of(place)} | {'<br>'.join(saved) or '**nothing**'} |")
+        if len(saved) > 1:
+            saved[1:] = [f"{len(saved) - 1} more"]
+        lines.append(f"| {rule} | {lines_of(place)} | {'; '.join(saved) or '**nothing**'} |")
     return "\n".join(lines)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from chainapi import Checkpoint
+from chainapi._paging import given, walk
 from chainapi.core.events import (
     Event,
     KeyNotUnique,
@@ -28,8 +29,6 @@ from chainapi.core.events import (
     Restarted,
     TokenRenewed,
 )
-from chainapi.core.paging import dedupe, keys, resumed, states
-from chainapi.core.paging.history import Runs
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
@@ -99,12 +98,11 @@ def _sound(drawn: Manners) -> Manners:
 def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
-    stack.enter_context(patch.object(keys, "NEIGHBOURS", 6))
-    stack.enter_context(patch.object(resumed, "NEIGHBOURS", 6))
-    stack.enter_context(patch.object(dedupe, "MAX_TIES", 4))
+    stack.enter_context(patch.object(given, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(given, "MAX_TIES", 4))
+    stack.enter_context(patch.object(given, "HEAD", 8))
     if manners.repeat is not None:  # else many equal rows are no loop
-        stack.enter_context(patch.object(states, "MAX_IDLE_PAGES", 40))
-    stack.enter_context(patch.object(Runs, "LIMIT", 4))
+        stack.enter_context(patch.object(walk, "MAX_IDLE_PAGES", 40))
     return stack
 
 
@@ -208,8 +206,8 @@ class PagingMachine(RuleBasedStateMachine):
         walked, manners = self.walked, self.manners
         if not event.exact:
             walked.inexact = True
-            assert not manners.ordered or walked.broken or walked.keyless, (
-                "the order tells which rows were given"
+            assert not manners.ordered or walked.broken or walked.keyless or walked.resumed, (
+                "hashes and the order tell which rows were given"
             )
             lost = walked.paged or walked.resumed or walked.keyless or manners.small
             assert lost, "each row was counted"

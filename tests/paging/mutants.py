@@ -9,34 +9,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
-from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, contextmanager
 from math import inf
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from attrs import evolve, frozen
+from attrs import frozen
 from msgspec.structs import replace
 
 from chainapi import Checkpoint, Page, Pages
 from chainapi._api.source import ListSource
+from chainapi._paging import given
+from chainapi._paging.checkpoint import Watermark
+from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbours
+from chainapi._paging.rows import RowsOfPage
+from chainapi._paging.walk import Answer, Fetch, Fetched, LoopGuard, PageToken, State, Walk
 from chainapi.client.prefetch import Prefetcher
 from chainapi.client.runner import WalkRunner
-from chainapi.client.source import Source
 from chainapi.core.call import Call
-from chainapi.core.paging import dedupe, order
-from chainapi.core.paging.dedupe import Comparison, Deduplicator
-from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.history import OrderHistory
-from chainapi.core.paging.keys import KeyWindow
-from chainapi.core.paging.loop_guard import LoopGuard
-from chainapi.core.paging.order import Order, Rows, Watermark
-from chainapi.core.paging.position import PageToken, checkpoint_of
-from chainapi.core.paging.resumed import ResumedPage
-from chainapi.core.paging.rows import RowsOfPage
-from chainapi.core.paging.states import State, StateMachine
-from chainapi.core.paging.walk import Answer, Fetch, Fetched, Walk
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
 
@@ -74,7 +64,12 @@ def mutant(*scripts: int, machine: type[PagingMachine] = FlowMachine) -> Callabl
 @mutant(4, 54)
 def no_age_check() -> AbstractContextManager[object]:
     """Let tokens live for ever."""
-    return patch.object(StateMachine, "expires_at", lambda self, token: inf)
+    real = Walk.fetch
+    return patch.object(Walk, "fetch", lambda self, token: _ageless(real(self, token)))
+
+
+def _ageless(fetch: Fetch) -> Fetch:
+    return Fetch(fetch.token, fetch.bound, inf, fetch.fresh)
 
 
 @mutant(99, 175, machine=PagingMachine)
@@ -89,7 +84,7 @@ def age_from_receipt() -> AbstractContextManager[object]:
     return patch.object(Fetched, "token", property(token))
 
 
-@mutant(9, 22, machine=PagingMachine)
+@mutant(62, 130, machine=PagingMachine)
 def age_by_the_wall_clock() -> AbstractContextManager[object]:
     """Age every token by the wall clock, as if it came from a checkpoint."""
 
@@ -103,46 +98,34 @@ def age_by_the_wall_clock() -> AbstractContextManager[object]:
 @mutant(54, 282)
 def age_forgotten_on_resume() -> AbstractContextManager[object]:
     """Take the token of a checkpoint for new."""
-
-    def set_age(self: StateMachine, now: float, wall: float) -> None:
-        if self.token is not None and self.token.minted is None:
-            self.token = replace(self.token, minted=now)
-
-    return patch.object(StateMachine, "set_age", set_age)
+    real = Walk.next_fetch
+    return patch.object(Walk, "next_fetch", lambda self, now, wall: real(self, now, 0.0))
 
 
 @mutant(129, 196)
 def counted_a_row_late() -> AbstractContextManager[object]:
-    """Count a row only when the next one is given."""
-    real = DigestCounter.give
-    late: dict[int, bytes] = {}
-
-    def give(self: DigestCounter, digest: bytes) -> None:
-        before, late[id(self)] = late.get(id(self)), digest
-        if before is not None:
-            real(self, before)
-
-    return patch.object(DigestCounter, "give", give)
+    """Count all rows of a page but the last one."""
+    real = Hashes.add
+    return patch.object(Hashes, "add", lambda self, hashes: real(self, hashes[:-1]))
 
 
-@mutant(70, 165)
+@mutant(165, 27)
 def span_a_page_short() -> AbstractContextManager[object]:
     """Leave the last page out of the span of numbers given."""
-    real = Order.take
+    real = Given._passed
 
-    def take(self: Order, rows: Rows, *marks: Callable[[int], Any]) -> AbstractSet[int]:
-        stale = real(self, rows, *marks)
-        if rows and self._before.spans:
-            self._after = self._before
-        return stale
+    def passed(self: Given, before: Watermark, rows: Any, indices: Any) -> Any:
+        after, stale = real(self, before, rows, indices)
+        short = Watermark(after.number_field, before.spans or after.spans, after.at, before.ties, after.met)
+        return (short if before.spans else after), stale
 
-    return patch.object(Order, "take", take)
+    return patch.object(Given, "_passed", passed)
 
 
 @mutant(21, 27)
 def offset_lost_on_resume() -> AbstractContextManager[object]:
     """Begin the page again in which the reader stood."""
-    return patch.object(Walk, "_inside", lambda self: evolve(checkpoint_of(self._start), watermark=None))
+    return patch.object(Walk, "_inside", lambda self: replace(self._start, watermark=None))
 
 
 @mutant(21, 27)
@@ -157,17 +140,17 @@ def offset_off_by_one() -> AbstractContextManager[object]:
     return patch.object(Walk, "_inside", inside)
 
 
-@mutant(0, 4)
+@mutant(93, 116)
 def restart_keeps_the_token() -> AbstractContextManager[object]:
     """Restart with the token that has died."""
-    real = StateMachine._expire
+    real = Walk._expire
 
-    def expire(self: StateMachine, reason: str, cause: APIStatusError | None = None) -> None:
+    def expire(self: Walk, reason: str, refusal: APIStatusError | None = None) -> None:
         token = self.token
-        real(self, reason, cause)
+        real(self, reason, refusal)
         self.token = token
 
-    return patch.object(StateMachine, "_expire", expire)
+    return patch.object(Walk, "_expire", expire)
 
 
 @mutant(3, 9)
@@ -187,22 +170,23 @@ def no_loop_guard() -> AbstractContextManager[object]:
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
 
-    def goes_nowhere(self: StateMachine, token: PageToken, rows: int, fresh: bool | None) -> bool:
-        return self._guard.loops(token.value, rows)
+    def repeats(self: Walk, token: PageToken, verdict: Verdict) -> bool:
+        return self._guard.loops(token.value, verdict.signature)
 
-    return patch.object(StateMachine, "_goes_nowhere", goes_nowhere)
+    return patch.object(Walk, "_repeats", repeats)
 
 
 @mutant(99, 175, machine=PagingMachine)
 def prefetch_ignores_age() -> AbstractContextManager[object]:
     """Fetch pages ahead with tokens that are dead."""
-    real = Prefetcher.__init__
+    real = Prefetcher._spawn
 
-    def init(self: Prefetcher, owner: object, source: Source, walk: Walk) -> None:
-        ageless: Any = SimpleNamespace(fetch=lambda token: replace(walk.fetch(token), not_after=inf))
-        real(self, owner, source, ageless)
+    def spawn(self: Prefetcher, token: PageToken | None) -> None:
+        fetch = Walk.fetch
+        with patch.object(Walk, "fetch", lambda self, token: _ageless(fetch(self, token))):
+            real(self, token)
 
-    return patch.object(Prefetcher, "__init__", init)
+    return patch.object(Prefetcher, "_spawn", spawn)
 
 
 @mutant(2, 9, machine=PagingMachine)
@@ -234,15 +218,15 @@ def prefetch_survives_a_restart() -> AbstractContextManager[object]:
     They follow its first page.
     """
 
-    def holds(self: Prefetcher, token: PageToken | None) -> bool:
-        return token is not None and bool(self._tasks)
+    def fetch(self: WalkRunner, fetch: Fetch) -> Any:
+        ahead = self._ahead
+        if ahead is not None and fetch.token is not None and ahead._tasks:
+            return ahead.take()
+        return self._source.fetch(fetch, self._is_open)
 
     @contextmanager
     def both() -> Iterator[None]:
-        with (
-            patch.object(Prefetcher, "holds", holds),
-            patch.object(WalkRunner, "_discard", lambda self: None),
-        ):
+        with patch.object(WalkRunner, "_fetch", fetch), patch.object(Prefetcher, "cancel", lambda self: None):
             yield
 
     return both()
@@ -257,7 +241,7 @@ def error_ends_the_walk() -> AbstractContextManager[object]:
         try:
             return await real(self)
         except ServerError:
-            self._walk._states.state = State.EXHAUSTED
+            self._walk.state = State.EXHAUSTED
             return False
 
     return patch.object(WalkRunner, "advance", advance)
@@ -272,7 +256,7 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
     async def next_page(self: Pages[Any]) -> Page[Any]:
         page = await real(self)
         if (before := given.get(id(self))) is not None:
-            before._end = page.checkpoint
+            before.checkpoint = page.checkpoint
         given[id(self)] = page
         return page
 
@@ -289,12 +273,12 @@ def checkpoint_of_the_next_page() -> AbstractContextManager[object]:
 
 def _resumed_from(change: Callable[[Watermark], Watermark | None]) -> AbstractContextManager[object]:
     """Change the watermark from which an ordered walk is resumed."""
-    real = Order.__init__
+    real = Given.__init__
 
-    def init(self: Order, *, watermark: Watermark | None = None, **options: Any) -> None:
-        real(self, watermark=None if watermark is None else change(watermark), **options)
+    def init(self: Given, identity: Any, *, watermark: Watermark | None = None, **options: Any) -> None:
+        real(self, identity, watermark=None if watermark is None else change(watermark), **options)
 
-    return patch.object(Order, "__init__", init)
+    return patch.object(Given, "__init__", init)
 
 
 @mutant(197, 323)
@@ -306,66 +290,72 @@ def watermark_forgotten_on_resume() -> AbstractContextManager[object]:
 @mutant(21, 415)
 def marks_forgotten() -> AbstractContextManager[object]:
     """Count the rows of a page that were given, instead of comparing their marks."""
-    return patch.object(Deduplicator, "marks_given", lambda self, given, stale: ())
+    return patch.object(Given, "marks_given", lambda self, given, stale: ())
 
 
 @mutant(441, 442)
 def marks_as_a_set() -> AbstractContextManager[object]:
     """Leave out, after a resume inside a page, all rows that have one of its marks."""
-    real = ResumedPage._matches
+    real = _Marks._matches
 
-    def matches(self: ResumedPage, own: str) -> bool:
-        marks = Counter(self.marks)
+    def matches(self: _Marks, own: str) -> bool:
+        marks = Counter(self._marks)
         try:
             return real(self, own)
         finally:
-            self.marks = marks
+            self._marks = marks
 
-    return patch.object(ResumedPage, "_matches", matches)
+    return patch.object(_Marks, "_matches", matches)
 
 
 @mutant(0, 27)
 def refused_token_is_an_error() -> AbstractContextManager[object]:
     """Raise the refusal of a token as any other error."""
-    return patch.object(StateMachine, "refused", lambda self, error: False)
+    return patch.object(Walk, "_is_refused", lambda self, error: False)
 
 
 @mutant(0, 28)
 def restarts_without_end() -> AbstractContextManager[object]:
     """Restart again and again, without regard to progress."""
-    real = StateMachine._expire
+    real = Walk._expire
 
-    def expire(self: StateMachine, reason: str, cause: APIStatusError | None = None) -> None:
-        self.reached = 0
-        real(self, reason, cause)
+    def expire(self: Walk, reason: str, refusal: APIStatusError | None = None) -> None:
+        self._reached = 0
+        real(self, reason, refusal)
 
-    return patch.object(StateMachine, "_expire", expire)
+    return patch.object(Walk, "_expire", expire)
 
 
-@mutant(28, 116)
+@mutant(527, 734)
 def restart_forgets_the_spans() -> AbstractContextManager[object]:
     """Forget the numbers given when the walk restarts."""
+    real = Given.restart
 
-    def restart(self: Order) -> None:
-        self._before = self._after = type(self._after)()
+    def restart(self: Given) -> None:
+        real(self)
+        if self._watermark is not None:
+            self._watermark = Watermark(self._watermark.number_field)
 
-    return patch.object(Order, "restart", restart)
+    return patch.object(Given, "restart", restart)
 
 
 @mutant(129, 196)
 def restart_forgets_the_counts() -> AbstractContextManager[object]:
     """Forget the rows counted when the walk restarts."""
-
-    def restart(self: DigestCounter) -> None:
-        self._tables, self._large = DigestCounter()._tables, {}
-
-    return patch.object(DigestCounter, "restart", restart)
+    return patch.object(Hashes, "add_pass", lambda self, later: None)
 
 
-@mutant(129, 196)
+@mutant(202, 248)
 def restart_keeps_what_was_met() -> AbstractContextManager[object]:
     """Take the rows that the pass before met for rows of the new one."""
-    return patch.object(DigestCounter, "restart", lambda self: None)
+    real = Given.restart
+
+    def restart(self: Given) -> None:
+        met = self._met
+        real(self)
+        self._met = met
+
+    return patch.object(Given, "restart", restart)
 
 
 @mutant(2, 4)
@@ -378,24 +368,22 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
 # Equal rows, keys and order
 
 
-def _also_stale(
-    drop: Callable[[Deduplicator, RowsOfPage, Comparison], set[int]],
-) -> AbstractContextManager[object]:
+def _also_stale(drop: Callable[[Given, RowsOfPage, Verdict], set[int]]) -> AbstractContextManager[object]:
     """Leave more rows out than the real code."""
-    real = Deduplicator.add
+    real = Given.judge
 
-    def take(self: Deduplicator, page: RowsOfPage) -> Comparison:
-        taken = real(self, page)
-        return replace(taken, stale=set(taken.stale) | drop(self, page, taken))
+    def judge(self: Given, page: RowsOfPage) -> Verdict:
+        verdict = real(self, page)
+        return replace(verdict, stale={*verdict.stale, *drop(self, page, verdict)})
 
-    return patch.object(Deduplicator, "add", take)
+    return patch.object(Given, "judge", judge)
 
 
 @mutant(6, 10)
 def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
-    def drop(_: Deduplicator, page: RowsOfPage, __: Comparison) -> set[int]:
+    def drop(_: Given, page: RowsOfPage, __: Verdict) -> set[int]:
         contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
@@ -407,7 +395,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     """Take a row for repeated that is equal to one of the page before, without a key."""
     before: dict[int, set[bytes]] = {}
 
-    def drop(self: Deduplicator, page: RowsOfPage, _: Comparison) -> set[int]:
+    def drop(self: Given, page: RowsOfPage, _: Verdict) -> set[int]:
         contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
@@ -418,144 +406,126 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
 @mutant(154, 204)
 def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
     """Leave out, in a later pass, every row that is equal to one that was given."""
-    real = DigestCounter.meet
 
-    def meet(self: DigestCounter, digest: bytes) -> bool:
-        return real(self, digest) or (self.passes > 0 and digest in self)  # type: ignore[attr-defined]
+    def again(self: Given, rows: Any, indices: Any) -> set[int]:
+        return {index for index in indices if rows.hashes[index] in self._before}
 
-    restart = DigestCounter.restart
-
-    def begin(self: DigestCounter) -> None:
-        self.passes += 1  # type: ignore[attr-defined]
-        restart(self)
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with (
-            patch.object(DigestCounter, "meet", meet),
-            patch.object(DigestCounter, "restart", begin),
-            patch.object(DigestCounter, "passes", 0, create=True),
-        ):
-            yield
-
-    return both()
+    return patch.object(Given, "_again", again)
 
 
 @mutant(7, 95)
 def shifted_rows_given_again() -> AbstractContextManager[object]:
     """Compare no keys with those of the pages before."""
-    return patch.object(KeyWindow, "_known", lambda self: {})
-
-
-@mutant(42, 67)
-def key_never_given_up() -> AbstractContextManager[object]:
-    """Use a key that rows of one page share."""
-    return patch.object(Deduplicator, "_give_up_key", lambda self, page: None)
-
-
-@mutant(73, 91)
-def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
-    """Use a key again on the page after the one that refuted it."""
-    real = Deduplicator._give_up_key
-
-    def give_up(self: Deduplicator, page: Any) -> None:
-        real(self, page)
-        self._keyed = True
-
-    return patch.object(Deduplicator, "_give_up_key", give_up)
-
-
-@mutant(4, 311)
-def restart_after_a_refuted_key_is_exact() -> AbstractContextManager[object]:
-    """Promise, once the key is given up, that no row comes again."""
-    return patch.object(Deduplicator, "complete", True)
-
-
-@mutant(0, 26)
-def order_believed() -> AbstractContextManager[object]:
-    """Check no number but those of the spans."""
-    return patch.object(dedupe, "rising", lambda *_: None)
-
-
-@mutant(2, 10)
-def spans_believed_after_a_break() -> AbstractContextManager[object]:
-    """Leave out the rows behind a break whose numbers lie in a span."""
-
-    def drop(self: Deduplicator, _: RowsOfPage, __: Comparison) -> set[int]:
-        spans = self.spans.get(id(self._identity), ())  # type: ignore[attr-defined]
-        numbers = self._page.numbers or ()
-        late = enumerate(numbers) if not self.ordered else ()
-        return {
-            index
-            for index, number in late
-            if number is not None and any(low <= number <= high for high, low in spans)
-        }
 
     @contextmanager
     def both() -> Iterator[None]:
-        spans: dict[int, Any] = {}
-        real = Deduplicator._compare_ordered
-
-        def compare(self: Deduplicator, order: Order, *args: Any) -> Any:
-            outcome = real(self, order, *args)
-            spans[id(self._identity)] = order._after.spans
-            return outcome
-
         with (
-            patch.object(Deduplicator, "spans", spans, create=True),
-            patch.object(Deduplicator, "_compare_ordered", compare),
-            _also_stale(drop),
+            patch.object(_Neighbours, "_known", lambda self: {}),
+            patch.object(Hashes, "__contains__", lambda self, one: False),
         ):
             yield
 
     return both()
 
 
-@mutant(12, 34)
+@mutant(26, 70)
+def rows_beyond_the_neighbors_given_again() -> AbstractContextManager[object]:
+    """Compare keys with those of the last pages only."""
+    return patch.object(Hashes, "__contains__", lambda self, one: False)
+
+
+@mutant(42, 67)
+def key_never_given_up() -> AbstractContextManager[object]:
+    """Use a key that rows of one page share."""
+    return patch.object(Given, "_give_up_key", lambda self, page: None)
+
+
+@mutant(73, 91)
+def key_given_up_by_the_page_only() -> AbstractContextManager[object]:
+    """Use a key again on the page after the one that refuted it."""
+    real = Given._give_up_key
+
+    def give_up(self: Given, page: Any) -> None:
+        real(self, page)
+        self._keyed = True
+
+    return patch.object(Given, "_give_up_key", give_up)
+
+
+@mutant(4, 311)
+def each_restart_is_exact() -> AbstractContextManager[object]:
+    """Promise that no row comes again."""
+    return patch.object(Given, "exact", property(lambda self: True, lambda self, value: None), create=True)
+
+
+@mutant(0, 26)
+def order_believed() -> AbstractContextManager[object]:
+    """Check no number but those of the spans."""
+    return patch.object(Given, "_fault", lambda *_: None)
+
+
+@mutant(93, 248)
+def order_is_proof() -> AbstractContextManager[object]:
+    """Know all rows of an ordered list by their numbers."""
+    return patch.object(Given, "_records", lambda self: self._watermark is None and self._counting)
+
+
+@mutant(11, 127)
+def spans_believed_after_a_break() -> AbstractContextManager[object]:
+    """Leave out the rows behind a break whose numbers lie in a span."""
+    spans = dict[int, Any]()
+    real = Given._break_order
+
+    def break_order(self: Given) -> None:
+        spans[id(self._identity)] = () if self._watermark is None else self._watermark.spans
+        real(self)
+
+    def drop(self: Given, _: RowsOfPage, __: Verdict) -> set[int]:
+        known = spans.get(id(self._identity), ()) if not self.ordered else ()
+        numbers = enumerate(self.page.numbers)
+        return {
+            index
+            for index, number in numbers
+            if number is not None and any(low <= number <= high for high, low in known)
+        }
+
+    @contextmanager
+    def both() -> Iterator[None]:
+        with patch.object(Given, "_break_order", break_order), _also_stale(drop):
+            yield
+
+    return both()
+
+
+@mutant(48, 91)
 def ties_at_the_end_of_a_span_dropped() -> AbstractContextManager[object]:
     """Take every row for given that has the number at which a span ends."""
-
-    def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
-        return any(oldest <= number <= newest for newest, oldest in spans)
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with patch.object(Order, "_given", given), patch.object(order, "_meet", lambda *_: True):
-            yield
-
-    return both()
+    real = given._is_inside
+    return patch.object(given, "_is_inside", lambda mark, number, *, unique: real(mark, number, unique=True))
 
 
-@mutant(28, 70)
+@mutant(1225, 1489)
 def ties_at_the_end_of_a_span_given_again() -> AbstractContextManager[object]:
     """Take no row for given that has the number at which a span ends."""
-
-    def given(self: Order, index: int, number: int, spans: Any, ties: Any, met: Any, mark: Any) -> bool:
-        return any(oldest < number < newest for newest, oldest in spans)
-
-    @contextmanager
-    def both() -> Iterator[None]:
-        with patch.object(Order, "_given", given), patch.object(order, "_meet", lambda *_: False):
-            yield
-
-    return both()
+    real = Given._passed
+    return patch.object(Given, "_passed", lambda self, *args: (real(self, *args)[0], frozenset()))
 
 
-@mutant(165, 1041)
+@mutant(1041)
 def spans_joined_by_a_tie() -> AbstractContextManager[object]:
     """Join two spans at a number although only some of its rows were given."""
-    real = order._walked
+    real = given._joined
 
-    def walked(spans: Any, last: int, number: int, *, unique: bool) -> Any:
-        return real(spans, last, number, unique=True)
+    def joined(spans: Any, above: int, number: int, *, unique: bool) -> Any:
+        return real(spans, above, number, unique=True)
 
-    return patch.object(order, "_walked", walked)
+    return patch.object(given, "_joined", joined)
 
 
 @mutant(341, 484)
 def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
     """Forget at a resume which rows with the last number this pass has met."""
-    return _resumed_from(lambda watermark: evolve(watermark, met=()))
+    return _resumed_from(lambda watermark: replace(watermark, met=()))
 
 
 # Refused tokens
@@ -564,31 +534,34 @@ def ties_met_not_in_the_checkpoint() -> AbstractContextManager[object]:
 @mutant(91, 387)
 def refused_token_restarts_at_once() -> AbstractContextManager[object]:
     """Take every refusal for the death of the token."""
-    real = StateMachine.refused
+    real = Walk._is_refused
 
-    def refused(self: StateMachine, error: APIStatusError) -> bool:
+    def refused(self: Walk, error: APIStatusError) -> bool:
         self._opener = None
         return real(self, error)
 
-    return patch.object(StateMachine, "refused", refused)
+    return patch.object(Walk, "_is_refused", refused)
 
 
 @mutant(756, 1312)
 def renewed_token_not_used() -> AbstractContextManager[object]:
     """Continue with the token that was refused, not with the new one."""
-    real, refuse = StateMachine.checked, StateMachine.refused
+    real, refuse = Walk._check, Walk._is_refused
     refused_tokens: dict[int, PageToken | None] = {}
 
-    def refused(self: StateMachine, error: APIStatusError) -> bool:
+    def refused(self: Walk, error: APIStatusError) -> bool:
         refused_tokens[id(self)] = self.token
         return refuse(self, error)
 
-    def checked(self: StateMachine, token: PageToken | None, *, rows: int) -> bool:
-        return real(self, token and refused_tokens[id(self)], rows=rows)
+    def check(self: Walk, fetched: Fetched) -> None:
+        restarts = self.restarts
+        real(self, fetched)
+        if self.restarts == restarts:
+            self.token = refused_tokens[id(self)]
 
     @contextmanager
     def both() -> Iterator[None]:
-        with patch.object(StateMachine, "refused", refused), patch.object(StateMachine, "checked", checked):
+        with patch.object(Walk, "_is_refused", refused), patch.object(Walk, "_check", check):
             yield
 
     return both()
@@ -597,27 +570,28 @@ def renewed_token_not_used() -> AbstractContextManager[object]:
 @mutant(1327)
 def page_before_not_compared() -> AbstractContextManager[object]:
     """Continue with a new token although the page that it came with has changed."""
-    real = StateMachine.checked
+    real = Walk._check
 
-    def checked(self: StateMachine, token: PageToken | None, *, rows: int) -> bool:
-        return real(self, token, rows=rows if self._page is None else self._page)
+    def check(self: Walk, fetched: Fetched) -> None:
+        with patch.object(Given, "signature", lambda given, page: self._verdict.signature):
+            real(self, fetched)
 
-    return patch.object(StateMachine, "checked", checked)
+    return patch.object(Walk, "_check", check)
 
 
 @mutant(543, 7779)
 def refused_page_refused_for_good() -> AbstractContextManager[object]:
     """Take a token for tried once and for all, although it may have died since."""
-    real = StateMachine.refused
+    real = Walk._is_refused
 
-    def refused(self: StateMachine, error: APIStatusError) -> bool:
+    def refused(self: Walk, error: APIStatusError) -> bool:
         renewed = self._renewed
         try:
             return real(self, error)
         finally:
             self._renewed = renewed
 
-    return patch.object(StateMachine, "refused", refused)
+    return patch.object(Walk, "_is_refused", refused)
 
 
 @mutant(232, 388, machine=PagingMachine)
@@ -658,22 +632,34 @@ def earlier_passes_forgotten_at_a_break() -> AbstractContextManager[object]:
 
     The order breaks in a later pass.
     """
-    return patch.object(OrderHistory, "later", False)
+    real = Given._break_order
+
+    def break_order(self: Given) -> None:
+        real(self)
+        self._before = Hashes()
+
+    return patch.object(Given, "_break_order", break_order)
 
 
 @mutant(2_255, 2_770)
 def rows_before_a_break_forgotten() -> AbstractContextManager[object]:
     """Count only the rows behind the break of an order."""
-    return patch.object(OrderHistory, "move_to", lambda self, counter: None)
+    real = Given._break_order
+
+    def break_order(self: Given) -> None:
+        real(self)
+        self._met = Hashes()
+
+    return patch.object(Given, "_break_order", break_order)
 
 
 @mutant(263, 1_573)
 def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
     """Leave out of checkpoints that the key was given up."""
-    return patch.object(Deduplicator, "keyless", False)
+    return patch.object(Given, "keyless", False)
 
 
 @mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
     """Use a number as key although another row had it on the page before."""
-    return patch.object(KeyWindow, "_is_other", lambda self, page, index, known, place: False)
+    return patch.object(_Neighbours, "_is_other", lambda self, page, index, known, place: False)

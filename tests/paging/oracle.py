@@ -170,7 +170,10 @@ class Walked:
         manners = service.manners
         if manners.until:  # its restarts begin at the last row given
             return
-        late = service.late if manners.ordered else ()  # what comes into a span is not looked for
+        by_order = self.resumed or manners.small or (self.paged and not manners.keyed)
+        late = (
+            service.late if manners.ordered and by_order else ()
+        )  # what comes into a span is not looked for
         self.whole |= {row.serial for row in service.rows if row.serial not in late}
 
     def begin_again(self, *, known: bool = True) -> None:

@@ -15,15 +15,14 @@ from typing import Any, Literal, NoReturn, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Session
-from chainapi._api.identity import deduplicator, identity_of
+from chainapi._api.identity import given_by, identity_of
 from chainapi._api.routes import Route
 from chainapi._limits.view import Estimate
+from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.client.emitter import Emitter
 from chainapi.client.pages import MetricPages
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event
-from chainapi.core.paging.states import StateMachine
-from chainapi.core.paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
@@ -163,10 +162,8 @@ class FlowWorld:
         start = Checkpoint("query") if resume is None else resume
         source = FlowSource(self, self._service, route, self._attempts, Emitter(self._hear))
         query = ListQuery("metrics", "GET /v1/rows", bounded=route.until is not None)
-        states = StateMachine.resume(start, lifetime=LIFETIME, on_expired=on_expired)
         identity = identity_of(route, declared=True) if source.model is MetricPoint else None
-        dedupe = deduplicator(route, start, identity)
-        walk = Walk(query, states, dedupe, start)
+        walk = Walk(query, given_by(route, start, identity), start, LIFETIME, on_expired)
         self._pages = (MetricPages if source.extra else Pages)(walk, source)
         return self._pages
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
+from chainapi._paging.checkpoint import Checkpoint
 from chainapi.client.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
-from chainapi.core.paging.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from chainapi._api.parameters import ChainId, PageSize

@@ -5,32 +5,20 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import takewhile
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
-from chainapi.core.paging.digests import DigestCounter
-from chainapi.core.paging.newest import mark_of_row
-from chainapi.core.paging.rows import PageRows
+from chainapi._paging.given import Fall
+from chainapi._paging.newest import mark_of_row
+from chainapi._paging.rows import PageRows
+from chainapi.export.given import DigestCounter
 
-__all__ = ["Fall", "Since", "StoredRows"]
+__all__ = ["Since", "StoredRows"]
 
 # Counts the digests that this pass had before the resume, from the first one on that is among some digests.
 # If it had none of these, it counts all for True, and returns None for False.
 Since: TypeAlias = Callable[[Collection[bytes], bool], DigestCounter | None]
 
 Numbers: TypeAlias = Sequence[int | None]
-
-
-class Fall(NamedTuple):
-    """Numbers of rows given of a list in descending order.
-
-    Attributes:
-        newest: greatest number given.
-        last: number of the row before the page to come.
-
-    """
-
-    newest: int
-    last: int
 
 
 class StoredRows:
@@ -133,7 +121,7 @@ class StoredRows:
         """Return the number of each row; None for all where numbers do not fall."""
         if last is not None and self._last is not None and self._number is not None:
             return page.read(self._number)
-        return (None,) * page.size if last is None or page.numbers is None else page.numbers
+        return page.numbers if last is not None and page.numbers else (None,) * page.size
 
     def _again(self, page: PageRows, indices: Sequence[int], numbers: Numbers, last: int | None) -> set[int]:
         """Return the indices of rows that the reader had."""
@@ -153,7 +141,7 @@ class StoredRows:
 
         `shifted`: a row that the reader had has proved that the list shifted.
         """
-        given, keyed = self._given, _has_key(page, index)
+        given, keyed = self._given, page.has_key(index)
         if not keyed and not shifted:
             return False
         if given is not None and (digest in given if keyed else given.meet(digest)):
@@ -172,7 +160,7 @@ def _suspects(page: PageRows, indices: Sequence[int], numbers: Numbers, last: in
     return [
         index
         for index in indices
-        if (_has_key(page, index) if last is None or (number := numbers[index]) is None else number >= last)
+        if (page.has_key(index) if last is None or (number := numbers[index]) is None else number >= last)
     ]
 
 
@@ -189,7 +177,3 @@ def _may_come_again(page: PageRows, numbers: Numbers, last: int | None) -> bool:
 def _rises(numbers: Iterable[int | None], last: int) -> bool:
     """Check for a number above the last one."""
     return any(number is not None and number > last for number in numbers)
-
-
-def _has_key(page: PageRows, index: int) -> bool:
-    return page.keyed and page.keys[index] is not None

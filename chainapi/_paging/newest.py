@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from math import inf
 from typing import Self
 
-from chainapi.core.paging.order import Watermark, listed
+from chainapi._paging.checkpoint import Watermark
 
 __all__ = ["NewestRows", "mark_of_row"]
 
@@ -121,8 +121,9 @@ class NewestRows:
 
     def watermark(self, number_field: str) -> Watermark:
         """Return the rows as a watermark, for a checkpoint."""
-        ties = tuple((number, listed(marks)) for number, marks in self._marks.items() if number >= self.since)
-        return Watermark(self.newest, self.since, ties=ties, number_field=number_field)
+        given = ((number, marks) for number, marks in self._marks.items() if number >= self.since)
+        ties = tuple((number, tuple(marks.elements())) for number, marks in given)
+        return Watermark(number_field, ((self.newest, self.since),), ties=ties)
 
     def _is_same(self, known: str, mark: str) -> bool:
         if self._lookback and len(known) == len(mark) == 2 * _HALF:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainapi.core.paging.loop_guard import LoopGuard
+from chainapi._paging.walk import LOOP_PAGES, LoopGuard
 
 pytestmark = pytest.mark.rule
 
@@ -29,7 +29,6 @@ def test_cycles_of_any_length_are_noticed(cycle: int, lead: int, same_token: boo
     raise AssertionError("never noticed")
 
 
-@pytest.mark.proof
 def test_the_memory_of_the_guard_is_flat() -> None:
     """The guard keeps a bounded sample of pages, and confuses none, in a walk of any length."""
     guard = LoopGuard()
@@ -37,5 +36,5 @@ def test_the_memory_of_the_guard_is_flat() -> None:
     for number in range(50_000):
         assert not guard.loops(f"t{number}", hash((number, "rows")))
         new += guard.is_new(hash((number, "rows")))
-    assert max(len(guard._tokens), len(guard._pages), len(guard._recent)) <= LoopGuard.LIMIT
-    assert LoopGuard.LIMIT / 2 <= new <= 16 * LoopGuard.LIMIT
+    assert max(len(guard._tokens), len(guard._pages), len(guard._recent)) <= LOOP_PAGES
+    assert LOOP_PAGES / 2 <= new <= 16 * LOOP_PAGES

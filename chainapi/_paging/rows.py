@@ -4,31 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Protocol, TypeAlias, overload
+from typing import Any, Protocol, TypeAlias
 
 from attrs import frozen
 
-from chainapi.core.paging.digests import DIGEST_SIZE
-from chainapi.core.paging.order import Rows, Run, with_run
-
 __all__ = [
+    "DIGEST_SIZE",
     "Column",
     "Content",
     "EmptyPage",
     "Identity",
     "PageRows",
     "RowsOfPage",
-    "RunDigests",
     "column_of",
     "hash_digests",
     "key_digest",
-    "mark_digest",
-    "number_digest",
 ]
 
 
@@ -117,23 +112,20 @@ class Identity:
         keys = tuple(map(self.key, rows))
         return keys, {*keys}
 
-    def numbers_of(self, rows: Sequence[Any]) -> tuple[Sequence[int | None] | None, Run | None]:
-        """Return the number of each row, and their run; None for a list without numbers.
+    def numbers_of(self, rows: Sequence[Any]) -> Sequence[int | None]:
+        """Return the number of each row; nothing for a list without numbers.
 
-        The numbers of a run are a `range`.
+        It is None for a row that lacks one.
         """
         if self.number is None:
-            return None, None
+            return ()
         try:
             plain = None if self.plain_number is None else self.plain_number(rows)
         except (AttributeError, TypeError):  # a row lacks the attribute
             plain = None
-        if plain is None:
-            return with_run(list(map(self.number, rows)))
-        numbers, run = with_run(plain)
-        if run is not None or not {*map(type, plain)} - {int}:
-            return numbers, run
-        return with_run(list(map(self.number, rows)))
+        if plain is None or {*map(type, plain)} - {int}:
+            return list(map(self.number, rows))
+        return plain
 
 
 def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], AbstractSet[Any]] | None:
@@ -150,31 +142,39 @@ def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], Abstr
     return keys, distinct
 
 
+DIGEST_SIZE = 12  # bytes
 HASH = 66  # characters of a hash of 32 bytes: 0x, and its digits
 MANY = 1_000  # hashes that are read at once
 
 _NO_KEYS = frozenset[Hashable]()
 _NO_INDICES = frozenset[int]()
-_NO_ROWS = Rows()  # never changed
 
 
 class PageRows:
-    """Rows of one page, as they were on arrival: a reader may change them later."""
+    """Rows of one page, as they were on arrival: a reader may change them later.
+
+    Attributes:
+        size: number of the rows.
+        keyed: whether the key, if there is one, identifies rows.
+        numbers: descending number of each row; empty for a list without one.
+        keys: key of each row, None for a row that lacks one.
+        distinct: the distinct keys.
+        repeated: indices of the rows that a neighboring page of this pass had.
+
+    """
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
         rows = page.rows
         self.size = len(rows)
-        self.keyed = keyed  # the key, where there is one, identifies rows
+        self.keyed = keyed
         self._identity = identity
         self._page = page
-        self.numbers, self.run = identity.numbers_of(rows)
+        self.numbers = identity.numbers_of(rows)
         self.repeated: AbstractSet[int] = _NO_INDICES
-        self.ordered = _NO_ROWS  # those that keep the order of the list
-        # Key of each row, None for a row that lacks one; and the distinct keys.
         self.keys: Sequence[Hashable]
         self.distinct: AbstractSet[Hashable]
-        if identity.unique and self.numbers is not None:
-            self.keys, self.distinct = self.numbers, {*(() if self.run else self.numbers)}
+        if identity.unique:
+            self.keys, self.distinct = self.numbers, {*self.numbers}
         else:
             self.keys, self.distinct = identity.keys_of(rows)
         self._rows: Sequence[Any] = () if identity.stable is None else tuple(rows)
@@ -197,11 +197,9 @@ class PageRows:
 
         That of a page whose rows all belong to neighbors of a range is of its content, too.
         """
-        if not self.keyed or not self.size:
+        if not self.keyed or not self.size or None in self.distinct:
             return self._page.digest
-        if self.run is not None and self._identity.unique:
-            return hash(self.run)
-        return hash(tuple(self.keys)) if None not in self.distinct else self._page.digest
+        return hash(tuple(self.keys))
 
     @cached_property
     def contents(self) -> Sequence[bytes]:
@@ -213,32 +211,46 @@ class PageRows:
         """Content of the rows, without the rows."""
         return self._page.content
 
-    def digest(self, index: int) -> bytes:
-        """Return the digest under which a row is counted: of its key, else of its content."""
+    @cached_property
+    def hashes(self) -> Sequence[int]:
+        """Hash of each row, in this process: of what identifies it."""
+        keys: Sequence[Any] = self.keys
+        kinds = {*map(type, keys)} if self.keyed else set[type]()
+        if kinds == {int}:
+            return keys
+        if kinds == {str}:
+            return list(map(hash, keys))
+        return [hash(self._identified_by(index)) for index in range(self.size)]
+
+    def _identified_by(self, index: int) -> str | bytes:
+        # Python hashes -1 and -2 alike, also inside of tuples.
         if self.keyed and (key := self.keys[index]) is not None:
-            return self._key_digests((key,))[0]
+            return key if isinstance(key, str) else repr(key)
+        if self.stable and (part := self.stable[index]) is not None:
+            return repr(part)
+        return self.contents[index]
+
+    def digest(self, index: int) -> bytes:
+        """Return the digest of what identifies a row, the same in every process."""
+        if self.keyed and (key := self.keys[index]) is not None:
+            return hash_digests((key,))[0] if self._identity.hashed else key_digest(key)
         if self.stable and (part := self.stable[index]) is not None:
             return _digest(b"s", repr(part).encode("utf-8", "surrogatepass"))
         return self.content_digest(index)
 
     def digests(self, indices: Sequence[int]) -> Sequence[bytes]:
-        """Return the digests of rows; those of a run are made when they are read."""
-        if not self.keyed and not self.stable:
-            return [_digest(b"c", self.contents[index]) for index in indices]
-        keys = self.keys
-        if self.keyed and isinstance(keys, range) and isinstance(indices, range):
-            return RunDigests(keys[indices.start : indices.stop])  # their step is 1
-        if not self.keyed or None in keys:
-            return [self.digest(index) for index in indices]
-        whole = len(indices) == len(keys)
-        return self._key_digests(keys if whole else [keys[index] for index in indices])
-
-    def _key_digests(self, keys: Sequence[Hashable]) -> Sequence[bytes]:
-        return hash_digests(keys) if self._identity.hashed else [*map(key_digest, keys)]
+        """Return the digests of rows."""
+        if self._identity.hashed and self.keyed and None not in self.distinct:
+            return hash_digests([self.keys[index] for index in indices])
+        return [self.digest(index) for index in indices]
 
     def content_digest(self, index: int) -> bytes:
         """Return the digest of a row's content."""
         return _digest(b"c", self.contents[index])
+
+    def has_key(self, index: int) -> bool:
+        """Check whether a row has a key that identifies it."""
+        return self.keyed and self.keys[index] is not None
 
     def mark(self, index: int) -> str:
         """Return the mark of a row: half the digest of its key, or of its content.
@@ -248,11 +260,6 @@ class PageRows:
         key = self.keys[index] if self.keyed else None
         return (self.digest(index) if key is None else key_digest(key))[:8].hex()
 
-    def late_mark(self, index: int) -> Mapping[str, int]:
-        """Return the mark of a row, counted once; that of a key is made when it is read."""
-        key = self.keys[index] if self.keyed else None
-        return {self.mark(index): 1} if key is None else KeyMark(key)
-
     def marks(self, index: int) -> str:
         """Return the mark of a row's content, then that of its key or its immutable part.
 
@@ -260,61 +267,6 @@ class PageRows:
         """
         content, mark = self.content_digest(index)[:8].hex(), self.mark(index)
         return content if mark == content else content + mark
-
-
-class KeyMark(Mapping[str, int]):
-    """Mark of a row by its key, counted once; it is made when it is first read."""
-
-    __slots__ = ("_key", "_mark")
-
-    def __init__(self, key: Hashable) -> None:
-        self._key = key
-        self._mark = ""
-
-    @property
-    def mark(self) -> str:
-        """The mark."""
-        if not self._mark:  # several places of a checkpoint have the same one
-            self._mark = key_digest(self._key)[:8].hex()
-        return self._mark
-
-    def __getitem__(self, mark: str) -> int:
-        """Return the number of rows with a mark."""
-        if mark != self.mark:
-            raise KeyError(mark)
-        return 1
-
-    def __iter__(self) -> Iterator[str]:
-        yield self.mark
-
-    def __len__(self) -> int:
-        return 1
-
-
-class RunDigests(Sequence[bytes]):
-    """Digests of rows whose keys are a run of numbers; each is made when it is read.
-
-    Attributes:
-        numbers: the keys.
-
-    """
-
-    __slots__ = ("numbers",)
-
-    def __init__(self, numbers: range) -> None:
-        self.numbers = numbers
-
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-    @overload
-    def __getitem__(self, index: slice) -> RunDigests: ...
-    def __getitem__(self, index: int | slice) -> bytes | RunDigests:
-        """Return the digest of a row, or those of some rows."""
-        found = self.numbers[index]
-        return RunDigests(found) if isinstance(found, range) else key_digest(found)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
 
 
 class EmptyPage:
@@ -372,22 +324,10 @@ def _splitters(count: int) -> tuple[_Split, _Split]:
     return last.unpack, struct.Struct(f"{DIGEST_SIZE}s" * count).unpack
 
 
-def number_digest(number: int) -> bytes:
-    """Return the digest of a number."""
-    return _digest(b"n", str(number).encode())
-
-
-def mark_digest(number: int, mark: str) -> bytes:
-    """Return the digest of a number and the mark of one row that has it."""
-    return _digest(b"m", f"{number} {mark}".encode())
-
-
 def _digest(kind: bytes, content: bytes) -> bytes:
     made = _HASHES[kind].copy()  # twice as fast as making it
     made.update(content)
     return made.digest()
 
 
-_HASHES = {
-    kind: hashlib.blake2b(digest_size=DIGEST_SIZE, person=kind) for kind in (b"c", b"k", b"m", b"n", b"s")
-}
+_HASHES = {kind: hashlib.blake2b(digest_size=DIGEST_SIZE, person=kind) for kind in (b"c", b"k", b"s")}

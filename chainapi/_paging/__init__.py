@@ -1,0 +1,1 @@
+"""One list: its pages, its rows and the position of a reader."""

@@ -1,1 +1,0 @@
-"""Walks over pages: position, checkpoint, deduplication; pure."""
