@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from chainapi._api.view import SessionView
     from chainapi._limits.view import Limit
     from chainapi._paging.checkpoint import Checkpoint
+    from chainapi._paging.merge import Failure, merge
+    from chainapi._paging.page import MetricPage, Page
+    from chainapi._paging.pages import Pages
     from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import Provider
-    from chainapi.client.merge import Failure, merge
-    from chainapi.client.page import MetricPage, Page
-    from chainapi.client.pages import Pages
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
@@ -55,18 +55,18 @@ _MODULES = {
     "Cache": "client.cache",
     "CacheStore": "client.cache",
     "Checkpoint": "_paging.checkpoint",
-    "Failure": "client.merge",
+    "Failure": "_paging.merge",
     "Invalid": "models.invalid",
     "Limit": "_limits.view",
     "MemoryStore": "client.cache",
-    "MetricPage": "client.page",
+    "MetricPage": "_paging.page",
     "MetricPoint": "models.metrics",
-    "Page": "client.page",
-    "Pages": "client.pages",
+    "Page": "_paging.page",
+    "Pages": "_paging.pages",
     "Provider": "client.config",
     "Session": "session",
     "SessionView": "_api.view",
-    "merge": "client.merge",
+    "merge": "_paging.merge",
     "run": "script",
     "validate_webhook": "webhooks",
 }

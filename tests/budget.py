@@ -51,12 +51,9 @@ HEART: Mapping[str, Sequence[str]] = {
         "core.idempotency core.canonical_json",
     ),
     "limits": ("_limits _limits.* client.gates",),
-    "paging": (
-        "_paging _paging.* core.paging core.paging.* client.pages client.page client.runner client.source",
-        "client.prefetch client.merge client.split client.follow client.progress client.background",
-    ),
+    "paging": ("_paging _paging.* client.background",),
     "models": ("models models.*",),
-    "tables": ("_tables _tables.* tables tables.* client.tables",),
+    "tables": ("_tables _tables.*",),
     "api": ("_api _api.* api api.*",),
 }
 EDGES: Mapping[str, Sequence[str]] = {

@@ -28,7 +28,11 @@ LAYERS = (
     {"_tables"},
     {"client"},
     {"share"},
-    {"_api"},
+    {
+        "_api",
+        *("_paging.pages", "_paging.page", "_paging.runner", "_paging.prefetch", "_paging.tables"),
+        *("_paging.follow", "_paging.split", "_paging.merge", "_paging.progress"),
+    },
     {"session", "transport", "json", "webhooks"},
     {"script"},
     {"__init__"},

@@ -9,7 +9,7 @@ from chainapi._api.binding import endpoint, group
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi.client.pages import OnInvalid, Pages
+from chainapi._paging.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 
 if TYPE_CHECKING:

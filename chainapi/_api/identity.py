@@ -7,6 +7,8 @@ import typing
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
+from msgspec import Struct
+
 from chainapi._api.routes import Route
 from chainapi._paging.checkpoint import Checkpoint, Watermark
 from chainapi._paging.cursor import Cursor
@@ -19,6 +21,7 @@ from chainapi.models.schema import fields_of
 from chainapi.models.unions import RawRow, wire_name
 
 __all__ = [
+    "Numbered",
     "attribute_path",
     "cursor_of",
     "descending_number",
@@ -28,6 +31,18 @@ __all__ = [
     "name_of",
     "number_reader",
 ]
+
+
+class Numbered(Struct, frozen=True):
+    """Number of the rows of a list, which new rows exceed: its name, and its reader.
+
+    `descends`: a walk of the list is in descending order of it, so that its checkpoints have it.
+    """
+
+    name: str
+    read: Callable[[Any], int | None]
+    descends: bool
+
 
 Reader = Callable[[Any], Any]
 _NO_FIELD = object()

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 from chainapi._limits.queue import WaitingLimit
 from chainapi._paging.checkpoint import MAX_TOKEN, Checkpoint
 from chainapi._text import closest, quoted
-from chainapi.client.pages import OnInvalid
 from chainapi.core.arguments import boolean, one_of, seconds_of, tag_of, whole_number
 from chainapi.core.call import CallOptions
 from chainapi.core.http import is_header_name
 from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
+from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
     from chainapi.client.connection import Connection

@@ -12,7 +12,6 @@ from chainapi._api.identity import number_reader
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.ranges import Interval, Ranged
 from chainapi._paging.walk import Walk
-from chainapi.client.source import Source
 from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, CheckpointError, PagingError
 from chainapi.models.codec import DecodedPage
@@ -21,7 +20,7 @@ __all__ = ["ListRanges", "Part", "can_be_cut"]
 
 
 class ListRanges(Struct, frozen=True, eq=False):
-    """Ranges of a list query (see `chainapi.client.source.Ranges`).
+    """Ranges of a list query, each between two numbers of its rows.
 
     Attributes:
         ranged: the range parameters of the list.
@@ -38,7 +37,7 @@ class ListRanges(Struct, frozen=True, eq=False):
     within: Interval
     beginning: Checkpoint
     parameters: Collection[str]
-    open: Callable[[Query, Checkpoint | None], tuple[Walk, Source]]
+    open: Callable[[Query, Checkpoint | None], tuple[Walk, Any]]
 
     @property
     def ends(self) -> Interval:
@@ -59,7 +58,7 @@ class ListRanges(Struct, frozen=True, eq=False):
         """Whether the list has an order to choose: the oldest row can be asked for."""
         return "sortOrder" in self.parameters
 
-    def part(self, within: Interval) -> tuple[Walk, Source]:
+    def part(self, within: Interval) -> tuple[Walk, Any]:
         """Return the walk of a range of the list, and the source of its pages."""
         return self.open(self.query, replace(self.beginning, range=within))
 

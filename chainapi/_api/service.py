@@ -16,10 +16,10 @@ from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, chan
 from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._paging.walk import Walk
 from chainapi._text import quoted
 from chainapi.client.connection import Connection
-from chainapi.client.pages import OnInvalid, Pages
 from chainapi.client.response import RawResponse
 from chainapi.client.service import Service
 from chainapi.core.arguments import refuse_unknown

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec.structs import replace
 
 from chainapi._api.endpoint import Endpoint
-from chainapi._api.identity import cursor_of, descending_number, given_by, number_reader
+from chainapi._api.identity import Numbered, cursor_of, descending_number, given_by, number_reader
 from chainapi._api.options import Options
 from chainapi._api.ranges import ListRanges, Part, can_be_cut
 from chainapi._api.routes import Route
@@ -19,7 +19,6 @@ from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter
 from chainapi.client.service import Service
-from chainapi.client.source import Numbered
 from chainapi.core.call import Call, CallOptions, Exchange, GivenUp
 from chainapi.core.url import Query
 from chainapi.errors import (
@@ -76,7 +75,7 @@ Decode: TypeAlias = Callable[[bytes], DecodedPage]
 
 
 class ListSource:
-    """One list query (see `chainapi.client.source.Source`).
+    """One list query of one service, as the stream of its pages needs it.
 
     Args:
         connection: sends the requests.

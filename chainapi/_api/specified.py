@@ -8,7 +8,7 @@ from chainapi._api.binding import endpoint
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi.client.pages import MetricPages, OnInvalid
+from chainapi._paging.pages import MetricPages, OnInvalid
 
 if TYPE_CHECKING:
     from chainapi._api.parameters import ChainId

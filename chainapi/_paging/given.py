@@ -14,7 +14,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
@@ -253,12 +253,17 @@ class Given:
         indices: Sequence[int] = range(rows.size)
         if rows.repeated:
             indices = [index for index in indices if index not in rows.repeated]
-        if self._watermark is not None and (fault := self._fault(self._watermark, rows, indices)):
-            self._break_order()
-            refuted.append(fault)
         records = self._records()
-        if self._watermark is not None:
-            stale, fresh = self._judge_ordered(self._watermark, rows, indices, records=records)
+        order = self._watermark
+        if order is not None:
+            kept, fault = self._in_order(order, rows, indices)
+            stale, fresh = self._judge_ordered(order, rows, indices[:kept], records=records)
+            if fault is not None:
+                self._break_order()
+                refuted.append(fault)
+                records = self._records()
+                more, new = self._judge_counted(rows, indices[kept:], records=records)
+                stale, fresh = stale | more, fresh or new
         else:
             stale, fresh = self._judge_counted(rows, indices, records=records)
         if self._resumed is not None:
@@ -291,18 +296,26 @@ class Given:
         mark = self._watermark
         return None if mark is None or mark.at is None else Fall(mark.newest, mark.at)
 
-    def _fault(self, mark: Watermark, rows: PageRows, indices: Sequence[int]) -> Assumption | None:
-        """Return how these rows break the order of the list; None if they keep it."""
+    def _in_order(
+        self, mark: Watermark, rows: PageRows, indices: Sequence[int]
+    ) -> tuple[int, Assumption | None]:
+        """Return how many of these rows keep the order, and what broke it."""
         numbers: Sequence[Any] = rows.numbers
         if len(indices) < rows.size:
             numbers = [numbers[index] for index in indices]
         if not numbers:
-            return None
-        if None in numbers or (mark.at is not None and numbers[0] > mark.at):
-            return Assumption.ORDER
-        if sorted(numbers, reverse=True) != numbers:
-            return Assumption.ORDER
-        return Assumption.TIES if len(mark.met) > MAX_TIES and numbers[0] == mark.at else None
+            return 0, None
+        if len(mark.met) > MAX_TIES and numbers[0] == mark.at:
+            return 0, Assumption.TIES
+        follows = None not in numbers and (mark.at is None or numbers[0] <= mark.at)
+        if follows and sorted(numbers, reverse=True) == numbers:
+            return len(numbers), None
+        above = mark.at
+        for place, number in enumerate(numbers):
+            if number is None or (above is not None and number > above):
+                return place, Assumption.ORDER
+            above = number
+        return len(numbers), None
 
     def _break_order(self) -> None:
         """Know rows by their hashes alone from here on."""
@@ -325,7 +338,9 @@ class Given:
                 if index in tied or _is_inside(before, numbers[index], unique=self._unique)
             }
             above = indices[: len(indices) - len(below)]
-            stale |= self._again(rows, above)
+            # A row keeps its number: with one that was never given, the key is that of another row.
+            again = self._again(rows, above)
+            stale |= {index for index in again if _is_inside(before, numbers[index], unique=True)}
         falls = bool(indices) and (before.at is None or numbers[indices[-1]] < before.at)
         return stale, falls or len(stale) < len(indices)
 
@@ -341,6 +356,8 @@ class Given:
         numbers: Sequence[Any] = rows.numbers
         first, last, field = numbers[indices[0]], numbers[indices[-1]], before.number_field
         start = first if before.at is None else before.at
+        if before.at is None and before.spans:  # the list has no rows above the first one of a pass
+            start = max(first, before.spans[-1][1])
         spans = _joined(before.spans, start, last, unique=self._unique)
         if self._unique:
             return Watermark(field, spans, last), _NONE
@@ -350,16 +367,10 @@ class Given:
             if not last <= number <= first:
                 continue
             here = Counter(before.met if number == before.at else ())
-            given = Counter(ties.get(number, ()))
-            for index in indices:
-                if numbers[index] == number:
-                    mark = rows.mark(index)
-                    here[mark] += 1
-                    if here[mark] <= given[mark]:
-                        stale.add(index)
+            tied = (index for index in indices if numbers[index] == number)
+            ties[number] = _met(rows, tied, here, ties.get(number, ()), stale)
             if number == last:
                 met = tuple(here.elements())
-            ties[number] = tuple((given | here).elements())
         for inside in ties.keys() - ends:
             del ties[inside]
         return Watermark(field, spans, last, tuple(ties.items()), met), stale
@@ -418,7 +429,14 @@ class Given:
         if not self._neighbours.add(rows):
             return False
         if self._records() and not self._met.are_new(rows.hashes):
-            met = {index for index, one in enumerate(rows.hashes) if one in self._met and rows.has_key(index)}
+            last = None if self._watermark is None else self._watermark.at
+            met = {
+                index
+                for index, one in enumerate(rows.hashes)
+                if one in self._met
+                and rows.has_key(index)
+                and (last is None or (number := rows.numbers[index]) is None or number >= last)
+            }
             rows.repeated = {*rows.repeated, *met}
         return True
 
@@ -433,7 +451,6 @@ class Given:
         self._neighbours.clear()
         if self._before.size or self._met.size or self.watermark is not None or not self._first_pass:
             self.exact = False
-        self._before, self._met = Hashes(), Hashes()
         if self.watermark is not None:
             self._floor = inf
             mark = self.watermark
@@ -640,6 +657,22 @@ def _same(mark: str, own: str) -> bool:
     """Compare the marks of a row: by key where both have one, else by content."""
     part = 0 if len(mark) > 16 and len(own) > 16 else -1
     return _parts(mark)[part] == _parts(own)[part]
+
+
+def _met(
+    rows: PageRows, indices: Iterable[int], met: Counter[str], given: Sequence[str], stale: set[int]
+) -> tuple[str, ...]:
+    """Count rows that share a number as met, and add those given before to `stale`.
+
+    Return the marks of all rows given with that number.
+    """
+    known = Counter(given)
+    for index in indices:
+        mark = rows.mark(index)
+        met[mark] += 1
+        if met[mark] <= known[mark]:
+            stale.add(index)
+    return tuple((known | met).elements())
 
 
 def _is_inside(mark: Watermark, number: int, *, unique: bool) -> bool:

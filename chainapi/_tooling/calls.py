@@ -102,7 +102,7 @@ def text() -> str:
         "",
         "from chainapi import Session",
         *imports("\n".join([*calls, *writes]), {"chainapi.models": dir(models)}),
-        "from chainapi.client.pages import MetricPages, Pages",
+        "from chainapi._paging.pages import MetricPages, Pages",
         "",
         "",
         "async def call_every_route(session: Session) -> None:",

@@ -281,7 +281,7 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
         "from chainapi._api.routes import Route",
         "from chainapi._api.service import ServiceAPI",
         "from chainapi._api.specified import SpecifiedMetrics",
-        "from chainapi.client.pages import OnInvalid, Pages",
+        "from chainapi._paging.pages import OnInvalid, Pages",
         "from chainapi.core.idempotency import Idempotency",
         "from chainapi._paging.checkpoint import Checkpoint",
         "from chainapi._paging.ranges import Ranged",

@@ -14,11 +14,11 @@ from rich.table import Table
 from rich.text import Text
 
 from chainapi._limits.view import QuotaSnapshot
+from chainapi._paging.pages import Pages
 from chainapi.cli.plot import print_chart
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.client.pages import Pages
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
 from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint

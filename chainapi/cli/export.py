@@ -14,6 +14,7 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from chainapi._paging.pages import OnInvalid
 from chainapi._tables.types import Amounts
 from chainapi.cli.cluster import exporting_on
 from chainapi.cli.common import (
@@ -46,7 +47,6 @@ from chainapi.cli.names import (
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted, shell_words, worded
-from chainapi.client.pages import OnInvalid
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts

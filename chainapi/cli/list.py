@@ -14,6 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.pages import OnInvalid, Pages
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -44,7 +45,6 @@ from chainapi.cli.names import (
 )
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted, shell_words, worded
-from chainapi.client.pages import OnInvalid, Pages
 from chainapi.errors import ChainAPIError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.session import Session

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from chainapi._paging.pages import Pages
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -24,7 +25,6 @@ from chainapi.cli.plot import PLAIN, ChartOptions, present
 from chainapi.cli.tables import print_series
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import worded
-from chainapi.client.pages import Pages
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.export.chart import chart_of, require_pictures
 from chainapi.models.metrics import MetricPoint

@@ -20,8 +20,8 @@ from chainapi.export.layout import Layout, ParquetOptions
 from chainapi.export.result import ExportResult, TargetFile
 
 if TYPE_CHECKING:
+    from chainapi._paging.pages import Pages
     from chainapi._tables.types import Amounts
-    from chainapi.client.pages import Pages
     from chainapi.export.progress import ExportProgress
     from chainapi.export.window import LookbackGiven
 
@@ -129,7 +129,7 @@ async def export(
     run = Run(spec, target, sink, wait, on_progress)
     if progress is not True:
         return await run.run()
-    from chainapi.client.progress import shown
+    from chainapi._paging.progress import shown
 
     async with shown(run.progress):
         return await run.run()

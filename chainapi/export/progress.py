@@ -10,8 +10,8 @@ from typing import Any, Literal, cast
 
 from attrs import define, field
 
+from chainapi._paging.progress import progress_text
 from chainapi._text import quoted
-from chainapi.client.progress import progress_text
 from chainapi.errors import ConfigurationError
 
 __all__ = ["ExportProgress", "Stage", "Step", "reporter_of"]

@@ -19,8 +19,8 @@ from attrs import define, evolve, field
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.cursor import Trend, trend_of
 from chainapi._paging.newest import mark_of_row
-from chainapi.client.page import Page
-from chainapi.client.pages import Pages
+from chainapi._paging.page import Page
+from chainapi._paging.pages import Pages
 from chainapi.errors import ColumnValueError
 from chainapi.export.given import DigestCounter, PageDigests, counted, counted_since
 from chainapi.export.position import Source, SourcePosition

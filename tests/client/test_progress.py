@@ -12,8 +12,8 @@ import pytest
 from attrs import Factory, define
 
 from chainapi._limits.view import QuotaSnapshot, seconds_left
-from chainapi.client import progress as progress_module
-from chainapi.client.progress import (
+from chainapi._paging import progress as progress_module
+from chainapi._paging.progress import (
     Line,
     Notebook,
     RichBar,

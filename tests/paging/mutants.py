@@ -22,10 +22,10 @@ from chainapi._api.source import ListSource
 from chainapi._paging import given
 from chainapi._paging.checkpoint import Watermark
 from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbours
+from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.rows import RowsOfPage
+from chainapi._paging.runner import WalkRunner
 from chainapi._paging.walk import Answer, Fetch, Fetched, LoopGuard, PageToken, State, Walk
-from chainapi.client.prefetch import Prefetcher
-from chainapi.client.runner import WalkRunner
 from chainapi.core.call import Call
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
@@ -434,7 +434,7 @@ def rows_beyond_the_neighbors_given_again() -> AbstractContextManager[object]:
     return patch.object(Hashes, "__contains__", lambda self, one: False)
 
 
-@mutant(42, 67)
+@mutant(42, 73)
 def key_never_given_up() -> AbstractContextManager[object]:
     """Use a key that rows of one page share."""
     return patch.object(Given, "_give_up_key", lambda self, page: None)
@@ -458,10 +458,10 @@ def each_restart_is_exact() -> AbstractContextManager[object]:
     return patch.object(Given, "exact", property(lambda self: True, lambda self, value: None), create=True)
 
 
-@mutant(0, 26)
+@mutant(26, 70)
 def order_believed() -> AbstractContextManager[object]:
     """Check no number but those of the spans."""
-    return patch.object(Given, "_fault", lambda *_: None)
+    return patch.object(Given, "_in_order", lambda self, mark, rows, indices: (len(indices), None))
 
 
 @mutant(93, 248)

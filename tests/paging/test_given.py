@@ -38,8 +38,8 @@ def given_of(key: str = "", order: str = "") -> Given:
 
 def fresh(judge: Given, rows: Sequence[Any]) -> list[Any]:
     """Return the rows of a page that the reader gets."""
-    verdict = judge.judge(page(rows))
-    return [row for index, row in enumerate(rows) if index not in verdict.stale]
+    stale = judge.judge(page(rows)).stale
+    return [row for index, row in enumerate(rows) if index not in stale]
 
 
 @settings(max_examples=60)

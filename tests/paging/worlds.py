@@ -18,9 +18,9 @@ from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Session
 from chainapi._api.identity import given_by, identity_of
 from chainapi._api.routes import Route
 from chainapi._limits.view import Estimate
+from chainapi._paging.pages import MetricPages
 from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
 from chainapi.client.emitter import Emitter
-from chainapi.client.pages import MetricPages
 from chainapi.core.call import SentAt
 from chainapi.core.events import Event
 from chainapi.errors import (
@@ -160,7 +160,7 @@ class FlowWorld:
         """Return a stream over the service; nothing is fetched ahead."""
         route = route_of(self._service.manners)
         start = Checkpoint("query") if resume is None else resume
-        source = FlowSource(self, self._service, route, self._attempts, Emitter(self._hear))
+        source: Any = FlowSource(self, self._service, route, self._attempts, Emitter(self._hear))
         query = ListQuery("metrics", "GET /v1/rows", bounded=route.until is not None)
         identity = identity_of(route, declared=True) if source.model is MetricPoint else None
         walk = Walk(query, given_by(route, start, identity), start, LIFETIME, on_expired)

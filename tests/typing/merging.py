@@ -9,7 +9,7 @@ from collections.abc import AsyncIterable, Iterable, Mapping
 from typing import Any, assert_type
 
 from chainapi import Failure, MetricPage, MetricPoint, Page, Pages, Session, merge
-from chainapi.client.pages import MetricPages
+from chainapi._paging.pages import MetricPages
 from chainapi.models import EvmBlock
 
 Rows = Pages[dict[str, Any]]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi.client.pages import OnInvalid, Pages
+from chainapi._paging.pages import OnInvalid, Pages
 
 if TYPE_CHECKING:
     from chainapi._api.parameters import PageSize

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._paging.ranges import Ranged
-from chainapi.client.pages import OnInvalid, Pages
 
 if TYPE_CHECKING:
     from chainapi._api.parameters import REPEATED, Bounds, PageSize, Texts, Timestamp

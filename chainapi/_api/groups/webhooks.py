@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi.client.pages import OnInvalid, Pages
+from chainapi._paging.pages import OnInvalid, Pages
 from chainapi.core.idempotency import Idempotency
 
 if TYPE_CHECKING:

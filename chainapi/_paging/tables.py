@@ -18,8 +18,8 @@ from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from chainapi._api.source import ListSource
     from chainapi._tables.build import TableBuilder
-    from chainapi.client.source import Source
     from chainapi.models.invalid import Invalid
 
 __all__ = ["Tables", "library", "pandas_frame"]
@@ -89,7 +89,7 @@ class Tables:
 
     """
 
-    source: Source
+    source: ListSource
     left_out: list[Invalid]
     amounts: Amounts = field(converter=checked_amounts)
 

@@ -10,10 +10,10 @@ from typing import Any, Protocol, Self
 
 from msgspec import Struct, field
 
+from chainapi._api.source import ListSource
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.walk import Answer, Fetch, Fetched, Walk
-from chainapi.client.prefetch import Prefetcher
-from chainapi.client.source import Source
 from chainapi.client.threads import finish_in_thread
 from chainapi.errors import ChainAPIError, PagingError
 
@@ -115,7 +115,7 @@ class WalkRunner:
 
     """
 
-    def __init__(self, walk: Walk, source: Source) -> None:
+    def __init__(self, walk: Walk, source: ListSource) -> None:
         self._walk = walk
         self._source = source
         self._running = False

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Generator, Sequence
 from typing import Any, Generic, TypeVar
 
+from chainapi._api.ranges import ListRanges
+from chainapi._api.source import ListSource
 from chainapi._paging.ranges import MAX_RANGES, Interval, Ranged, borders, borders_at_multiples, intervals
 from chainapi._paging.walk import Walk
 from chainapi._text import quoted
-from chainapi.client.source import Ranges, Source
 from chainapi.core.arguments import whole_number
 from chainapi.core.numbers import is_number
 from chainapi.errors import ArgumentError, ConfigurationError
@@ -77,7 +78,9 @@ class Split(Generic[P]):
     of the list: the newest range first, or the oldest with ``sort_order="asc"``.
     """
 
-    def __init__(self, stream: Callable[[Walk, Source], P], ranges: Ranges | None, widths: Widths) -> None:
+    def __init__(
+        self, stream: Callable[[Walk, ListSource], P], ranges: ListRanges | None, widths: Widths
+    ) -> None:
         if ranges is None:
             raise ConfigurationError(
                 "this list cannot be split into ranges: only those can that take start_block= and end_block=,"
@@ -138,7 +141,7 @@ class Split(Generic[P]):
         return 0 if oldest is None and self._ranges.ranged.unit == "blocks" else oldest
 
 
-def _check_start(ranges: Ranges) -> None:
+def _check_start(ranges: ListRanges) -> None:
     """Refuse a list by time with an open start whose oldest row cannot be asked for."""
     if ranges.ends.start is None and ranges.ranged.unit != "blocks" and not ranges.has_order:
         raise ConfigurationError(

@@ -6,14 +6,14 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
+from chainapi._api.source import ListSource
 from chainapi._hints import AsyncStreamOnly
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.cursor import Cursor
+from chainapi._paging.page import MetricPage, Page
 from chainapi._paging.ranges import Interval
+from chainapi._paging.runner import Batch, CollectedRows, RowBatch, WalkRunner
 from chainapi._paging.walk import Walk
-from chainapi.client.page import MetricPage, Page
-from chainapi.client.runner import Batch, CollectedRows, RowBatch, WalkRunner
-from chainapi.client.source import Source
 from chainapi.core.arguments import boolean, whole_numbers
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import OnInvalid as OnInvalid
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from chainapi._limits.view import Estimate, Limit
+    from chainapi._paging.follow import Follow
+    from chainapi._paging.split import Split
+    from chainapi._paging.tables import Tables
     from chainapi._tables.types import Amounts
-    from chainapi.client.follow import Follow
-    from chainapi.client.split import Split
-    from chainapi.client.tables import Tables
 
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 
@@ -51,7 +51,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
 
     _page_type: type[Page[Any]] = Page
 
-    def __init__(self, walk: Walk, source: Source) -> None:
+    def __init__(self, walk: Walk, source: ListSource) -> None:
         self.walk = walk
         self._source = source
         self._runner = WalkRunner(walk, source)
@@ -263,7 +263,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         ):
             if not progress:
                 return await runner.collect(batch, limit, reader)
-            from chainapi.client.progress import WalkProgress, shown
+            from chainapi._paging.progress import WalkProgress, shown
 
             async with shown(WalkProgress(self, batch, limit)):
                 return await runner.collect(batch, limit, reader)
@@ -327,7 +327,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
             ChainAPIError: as `to_arrow()` raises.
 
         """
-        from chainapi.client.tables import library, pandas_frame
+        from chainapi._paging.tables import library, pandas_frame
 
         pandas, form = await library("pandas"), "text" if amounts == "int" else amounts
         table = await self.to_arrow(limit, amounts=form, progress=progress)
@@ -344,14 +344,14 @@ class Pages(AsyncStreamOnly, Generic[T]):
             ChainAPIError: as `to_arrow()` raises.
 
         """
-        from chainapi.client.tables import library
+        from chainapi._paging.tables import library
 
         polars = await library("polars")
         frame: pl.DataFrame = polars.DataFrame(await self.to_arrow(limit, amounts=amounts, progress=progress))
         return frame
 
     def _tables(self, amounts: Amounts) -> Tables:
-        from chainapi.client.tables import Tables
+        from chainapi._paging.tables import Tables
 
         return Tables(self._source, self.left_out, amounts)
 
@@ -375,7 +375,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
             PagingError: the stream was read already.
 
         """
-        from chainapi.client.split import Split, Widths
+        from chainapi._paging.split import Split, Widths
 
         at = self.walk.checkpoint
         if at.pages or at.rows or at.following:
@@ -400,7 +400,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
             CheckpointError: the stream has not yielded all rows below its newest one.
 
         """
-        from chainapi.client.follow import Follow
+        from chainapi._paging.follow import Follow
 
         return Follow(self._source, self.checkpoint, every, lookback)
 

@@ -10,8 +10,8 @@ import weakref
 from collections import deque
 from typing import Any
 
+from chainapi._api.source import ListSource
 from chainapi._paging.walk import Answer, Fetched, PageToken, Walk
-from chainapi.client.source import Source
 
 __all__ = ["Prefetcher"]
 
@@ -29,7 +29,7 @@ class Prefetcher:
     on to the owner.
     """
 
-    def __init__(self, owner: object, source: Source, walk: Walk) -> None:
+    def __init__(self, owner: object, source: ListSource, walk: Walk) -> None:
         self._source = source
         self._walk = walk
         self._loop = asyncio.get_running_loop()

@@ -9,10 +9,11 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar
 
+from chainapi._api.identity import Numbered
+from chainapi._api.source import ListSource
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.newest import NewestRows
-from chainapi.client.runner import WalkRunner
-from chainapi.client.source import Numbered, Source
+from chainapi._paging.runner import WalkRunner
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, PagingError
 
@@ -39,7 +40,7 @@ class Follow(Generic[T]):
 
     """
 
-    def __init__(self, source: Source, start: Checkpoint, every: float, lookback: int) -> None:
+    def __init__(self, source: ListSource, start: Checkpoint, every: float, lookback: int) -> None:
         self._every = seconds_of("every", every)
         self._lookback = whole_number("lookback", lookback, 0)
         self._source = source
@@ -212,7 +213,9 @@ class _Poll:
 
     """
 
-    def __init__(self, source: Source, numbered: Numbered, given: NewestRows | None, lookback: int) -> None:
+    def __init__(
+        self, source: ListSource, numbered: Numbered, given: NewestRows | None, lookback: int
+    ) -> None:
         self._walk, polled = source.poll(None if given is None else given.since)
         self._numbered = numbered
         self._new: list[tuple[int, str, Any]] = []
@@ -313,7 +316,7 @@ class _Poll:
         return self._walk.located(PagingError(message))
 
 
-def _numbered(source: Source) -> Numbered:
+def _numbered(source: ListSource) -> Numbered:
     """Return the number that a list can be followed by.
 
     Raises:
