@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from enum import Enum
 from itertools import chain
 from math import inf
-from operator import attrgetter
+from operator import attrgetter, gt
 from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -246,7 +246,10 @@ class Given:
             self._stored.read(rows, self._fall())  # may raise: nothing is counted yet
         self._page = rows
         refuted: list[Assumption] = []
-        if self._keyed and not self._find_repeated(rows):
+        below = self._is_below(rows)
+        if below:
+            self._neighbours.remember(rows)
+        elif self._keyed and not self._find_repeated(rows):
             self._give_up_key(rows)
             refuted.append(Assumption.KEY)
         skipped = self._stored is not None and self._match_stored(self._stored, rows)
@@ -256,7 +259,7 @@ class Given:
         records = self._records()
         order = self._watermark
         if order is not None:
-            kept, fault = self._in_order(order, rows, indices)
+            kept, fault = (len(indices), None) if below else self._in_order(order, rows, indices)
             stale, fresh = self._judge_ordered(order, rows, indices[:kept], records=records)
             if fault is not None:
                 self._break_order()
@@ -295,6 +298,16 @@ class Given:
     def _fall(self) -> Fall | None:
         mark = self._watermark
         return None if mark is None or mark.at is None else Fall(mark.newest, mark.at)
+
+    def _is_below(self, rows: PageRows) -> bool:
+        """Check that numbers which are the keys fall, from below the last one of this pass."""
+        mark = self._watermark
+        numbers: Sequence[Any] = rows.numbers
+        if mark is None or not self._unique or not self._keyed or None in numbers:
+            return False
+        if mark.at is not None and numbers and numbers[0] >= mark.at:
+            return False
+        return all(map(gt, numbers, numbers[1:]))
 
     def _in_order(
         self, mark: Watermark, rows: PageRows, indices: Sequence[int]
@@ -361,6 +374,8 @@ class Given:
         spans = _joined(before.spans, start, last, unique=self._unique)
         if self._unique:
             return Watermark(field, spans, last), _NONE
+        if len(spans) == 1 and last < first and (not before.spans or first < before.spans[-1][1]):
+            return self._passed_below(before, rows, indices, spans), _NONE
         ends, ties = {*chain.from_iterable(spans)}, dict(before.ties)
         stale, met = set[int](), before.met
         for number in ends | ties.keys():
@@ -374,6 +389,28 @@ class Given:
         for inside in ties.keys() - ends:
             del ties[inside]
         return Watermark(field, spans, last, tuple(ties.items()), met), stale
+
+    def _passed_below(
+        self, before: Watermark, rows: PageRows, indices: Sequence[int], spans: Spans
+    ) -> Watermark:
+        """Return the numbers given after rows below all of them, as nearly all pages have."""
+        numbers: Sequence[Any] = rows.numbers
+        (newest, last), at_end, at_head = spans[0], list[str](), list[str]()
+        for index in reversed(indices):
+            if numbers[index] != last:
+                break
+            at_end.append(rows.mark(index))
+        if before.spans:
+            at_newest = dict(before.ties).get(newest, ())
+        else:
+            for index in indices:
+                if numbers[index] != newest:
+                    break
+                at_head.append(rows.mark(index))
+            at_newest = tuple(at_head)
+        return Watermark(
+            before.number_field, spans, last, ((newest, at_newest), (last, tuple(at_end))), tuple(at_end)
+        )
 
     # Counts
 
@@ -567,7 +604,7 @@ class _Neighbours:
                         return False
                     repeated.add(index)
             page.repeated = repeated
-        self._remember(page)
+        self.remember(page)
         return True
 
     def _known(self) -> Mapping[Hashable, tuple[_Neighbour, int]]:
@@ -575,7 +612,8 @@ class _Neighbours:
         places = [(page, index) for page in self._pages for index in range(len(page.keys))]
         return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
 
-    def _remember(self, page: PageRows) -> None:
+    def remember(self, page: PageRows) -> None:
+        """Remember the rows of a page, and forget those too far behind."""
         if not page.size:
             return
         pages = self._pages

@@ -123,7 +123,7 @@ class Identity:
             plain = None if self.plain_number is None else self.plain_number(rows)
         except (AttributeError, TypeError):  # a row lacks the attribute
             plain = None
-        if plain is None or {*map(type, plain)} - {int}:
+        if plain is None or not {*map(type, plain)} <= {int}:
             return list(map(self.number, rows))
         return plain
 
@@ -158,7 +158,6 @@ class PageRows:
         keyed: whether the key, if there is one, identifies rows.
         numbers: descending number of each row; empty for a list without one.
         keys: key of each row, None for a row that lacks one.
-        distinct: the distinct keys.
         repeated: indices of the rows that a neighboring page of this pass had.
 
     """
@@ -171,15 +170,20 @@ class PageRows:
         self._page = page
         self.numbers = identity.numbers_of(rows)
         self.repeated: AbstractSet[int] = _NO_INDICES
-        self.keys: Sequence[Hashable]
-        self.distinct: AbstractSet[Hashable]
-        if identity.unique:
-            self.keys, self.distinct = self.numbers, {*self.numbers}
-        else:
-            self.keys, self.distinct = identity.keys_of(rows)
+        self.keys: Sequence[Hashable] = self.numbers
+        self._distinct: AbstractSet[Hashable] | None = None
+        if not identity.unique:
+            self.keys, self._distinct = identity.keys_of(rows)
         self._rows: Sequence[Any] = () if identity.stable is None else tuple(rows)
         if self._rows and not identity.frozen:
             _ = self.stable
+
+    @property
+    def distinct(self) -> AbstractSet[Hashable]:
+        """The distinct keys."""
+        if self._distinct is None:
+            self._distinct = {*self.keys}
+        return self._distinct
 
     def read(self, number: Callable[[Any], int | None]) -> list[int | None]:
         """Return another number of each row; the reader of the page must not have it yet."""
@@ -197,7 +201,7 @@ class PageRows:
 
         That of a page whose rows all belong to neighbors of a range is of its content, too.
         """
-        if not self.keyed or not self.size or None in self.distinct:
+        if not self.keyed or not self.size or None in self.keys:
             return self._page.digest
         return hash(tuple(self.keys))
 
