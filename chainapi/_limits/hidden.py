@@ -7,7 +7,8 @@ window. When one passes, the next refusal shows the kind of limit:
 * as many units passed as before the first refusal, or more: a window. Its limit is what passed between both
   refusals, because others, or an earlier session, may have used the window before the first one.
 * much less: units drip. Requests leave at a pace: it begins at what passed between the refusals, doubles
-  until it is refused, and then approaches the pace that was too fast.
+  until it is refused, and then approaches the pace that was too fast. After a minute it doubles slowly again.
+  A refusal ends just this test, unless more passed since the last one than at the pace that was too fast.
 
 Two refusals show neither if they are further apart than ten times the longest announced wait, or than the
 time in which requests were under way or waited.
@@ -48,8 +49,8 @@ SURER = 0.4  # factor of both at each refusal
 DOUBLES = 1.0  # seconds, or a request, in which the pace doubles until a refusal
 HALFWAY = 2.0  # seconds in which its distance from the refused pace halves
 CLOSE = 0.98  # of the refused pace
-FASTER = 30.0  # seconds after which it grows twice as fast
-LONGEST_GROWTH = 600.0  # seconds
+STEADY = 60.0  # seconds, or requests, at a pace until it is tested
+SLOWLY = 10.0  # seconds, or requests, in which the pace doubles in a test
 KEPT = 0.9  # the part of a rate kept after a lower measurement
 DROPS = 4.0  # units that come back before the next try, once a pace was refused
 DISPROVED = 4.0  # times the refused pace
@@ -73,7 +74,8 @@ class Drip(Struct):
     measured: float
     too_fast: float = inf
     doubt: float = 1.0
-    seconds: float = 0.0  # during which requests left at the pace
+    seconds: float = 0.0  # during which the pace grew, few for a request
+    steady: float = 0.0  # seconds, or requests, since the last refusal
 
     @classmethod
     def begin(cls, measured: float, now: float) -> Drip:
@@ -86,25 +88,34 @@ class Drip(Struct):
         """Begin at a rate, and be surer of it each time."""
         self.rate = rate * (1.0 - MARGIN * self.doubt)
         self.doubt = max(SURE, SURER * self.doubt)
-        self.seconds = 0.0
+        self.seconds = self.steady = 0.0
 
     def pace(self) -> float:
         """Return the units a second that may leave now."""
-        seconds = min(self.seconds, LONGEST_GROWTH)
         if self.too_fast == inf:
-            return self.rate * exp2(min(seconds / DOUBLES, 64.0))
+            return self.rate * exp2(min(self.seconds / DOUBLES, 64.0))
+        return self._near() * exp2(min(max(0.0, self.steady - STEADY) / SLOWLY, 64.0))
+
+    def _near(self) -> float:
+        """Return the pace but for a test: it nears the refused one, then grows slowly."""
         most = CLOSE * self.too_fast
-        near = most - max(0.0, most - self.rate) * exp2(-seconds / HALFWAY)
-        return near * exp(MARGIN * self.doubt * (seconds + seconds * seconds / FASTER))
+        near = most - max(0.0, most - self.rate) * exp2(-self.seconds / HALFWAY)
+        return near * exp(MARGIN * self.doubt * self.seconds)
 
     def send(self, now: float, cost: float) -> None:
         """Record a sent request."""
         seconds = cost / self.pace()
         self.next = max(self.next, now) + seconds
         self.seconds += min(seconds, DOUBLES if self.too_fast == inf else 0.1)
+        self.steady += min(seconds, DOUBLES)
 
     def refused(self, measured: float, units: float) -> None:
         """Record a refusal: `units` passed since the last one, `measured` per second."""
+        if self.steady > STEADY and measured <= self.too_fast < inf:  # just the test was too fast
+            near = self._near()
+            self.too_fast = max(self.too_fast, near / CLOSE)
+            self.restart(near)
+            return
         # A burst that is never full shows the same rate each time, plus or minus one unit.
         rises = measured > self.measured * (1.0 + 2.0 / units)
         self.too_fast = max(measured, self.pace())

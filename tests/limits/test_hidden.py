@@ -10,6 +10,7 @@ import pytest
 from chainapi import Session
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
+from tests.limits.changing import Changing
 from tests.limits.servers import Bucket, FromFirst, Server, SlidingLog, Stacked
 from tests.sessions import reaching
 
@@ -22,7 +23,7 @@ class Hidden:
     With `shown` it has the limit fields of a limit that is never reached.
     """
 
-    def __init__(self, server: Server, shown: bool = False) -> None:
+    def __init__(self, server: Server | Changing, shown: bool = False) -> None:
         self.server, self.shown, self.refused = server, shown, 0
 
     async def send(self, request: Request) -> Response:
@@ -79,3 +80,25 @@ async def test_an_inner_limit_that_nothing_names() -> None:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(300)))
     assert asyncio.get_running_loop().time() <= 30.0 / 0.75
     assert service.refused <= 100 + 20  # those in flight at the first refusal
+
+
+@pytest.mark.parametrize(
+    ("rate", "burst", "factor"), [(2.0, 100.0, 10.0), (2.0, 100.0, 1.5), (10.0, 2.0, 3.0)]
+)
+async def test_a_hidden_drip_that_grew_is_found(rate: float, burst: float, factor: float) -> None:
+    """A pace that passed for a minute is tested: so more is used soon after a plan grew."""
+    service = Hidden(Changing(Bucket(60.0 * rate, 60.0, size=burst), 200.0, factor))
+    async with reaching(service, isolated=True) as session:
+        requests = int(rate * (200 + 300 * factor))
+        await asyncio.gather(*(session.data.get(PATH) for _ in range(requests)))
+    assert asyncio.get_running_loop().time() <= 200.0 + 60.0 + 300.0 / 0.9
+    assert service.refused <= 100
+
+
+async def test_a_hidden_drip_that_stays_is_seldom_tested() -> None:
+    """A test that is refused costs little: the pace before it goes on."""
+    service = Hidden(Bucket(10.0, 1.0, size=1.0))
+    async with reaching(service, isolated=True) as session:
+        await asyncio.gather(*(session.data.get(PATH) for _ in range(10_000)))
+    assert asyncio.get_running_loop().time() <= 1000.0 / 0.95
+    assert service.refused <= 50
