@@ -413,7 +413,11 @@ class Policy(Struct, eq=False):
             self.set_window(now, stop - now, named=False)
         self.reset_at, self.first_reset = stop, inf
         self.asked, self.answered = True, self.answered or self.asked
-        if sure and guess and self.bucket is not None:
+        if guess and self.left < 1.0 and self.bucket is not None and self.window and not self.named_window:
+            # The guessed pace is too fast. A unit is back after the wait, so it is not slower than that.
+            slower = min(2.0 * self.window, self.limit * (stop - now))
+            self.set_window(now, max(self.window, slower), named=False)
+        elif sure and guess and self.bucket is not None:
             self.bucket.refused()
         elif sure and not guess:
             self.reserve = min(self.reserve + 1.0, floor(LARGEST_RESERVE * self.limit))

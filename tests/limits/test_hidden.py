@@ -11,7 +11,8 @@ from chainapi import Session
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.limits.changing import Changing
-from tests.limits.servers import Bucket, FromFirst, Server, SlidingLog, Stacked
+from tests.limits.servers import Bucket, FromFirst, Gcra, Server, SlidingLog, Stacked
+from tests.limits.wild import Front, Scene, ideal, many, run
 from tests.sessions import reaching
 
 PATH = "/v1/chains/43114"
@@ -102,3 +103,11 @@ async def test_a_hidden_drip_that_stays_is_seldom_tested() -> None:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(10_000)))
     assert asyncio.get_running_loop().time() <= 1000.0 / 0.95
     assert service.refused <= 50
+
+
+def test_a_bucket_whose_pace_no_field_shows() -> None:
+    """X- fields show the limit, and a reset that is rounded up to a second: refusals show the pace."""
+    scene = Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(1000), Front("x"))
+    outcome = run(scene)
+    assert outcome.refusals <= 6
+    assert outcome.seconds <= ideal(scene) / 0.95
