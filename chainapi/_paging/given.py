@@ -300,7 +300,7 @@ class Given:
         return None if mark is None or mark.at is None else Fall(mark.newest, mark.at)
 
     def _is_below(self, rows: PageRows) -> bool:
-        """Check that numbers which are the keys fall, from below the last one of this pass."""
+        """Check that numbers which are keys fall, from below the last one."""
         mark = self._watermark
         numbers: Sequence[Any] = rows.numbers
         if mark is None or not self._unique or not self._keyed or None in numbers:

@@ -34,7 +34,7 @@ __all__ = ["Database", "Fault", "Sqlite", "quoted_name"]
 
 Fault = Literal["locked", "damaged", "other"]
 
-FORMAT = 1  # of the tables of the export
+FORMAT = 2  # of the tables of the export
 EXPORT, POSITIONS, GIVEN, INVALID = "chainapi_export", "chainapi_positions", "chainapi_given", "invalid"
 BUSY = 5.0  # seconds that a transaction waits for the lock of another program
 _LABEL = Column(SOURCE, "text")

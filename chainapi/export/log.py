@@ -29,7 +29,7 @@ from chainapi.export.given import PageDigests, Walk
 
 __all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
 
-FORMAT = 1  # of records
+FORMAT = 2  # of records
 FULL_EVERY = 100  # commits
 KEPT = 200  # newest records, which are never deleted
 
