@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
+from inspect import signature
 from typing import TYPE_CHECKING, Any, Literal
 
-from chainapi.core.arguments import seconds_of
+from chainapi.core.arguments import refuse_unknown, seconds_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.layout import Layout, ParquetOptions
 from chainapi.export.result import ExportResult, TargetFile
@@ -114,7 +115,7 @@ async def export(
     spec = ExportSpec(
         walk,
         over,
-        query,
+        _known(walk, query),
         layout,
         limit=limit,
         concurrency=concurrency,
@@ -133,6 +134,14 @@ async def export(
 
     async with shown(run.progress):
         return await run.run()
+
+
+def _known(walk: Any, query: dict[str, Any]) -> dict[str, Any]:
+    """Return arguments of a list method, after a check of their names."""
+    if (endpoint := getattr(walk, "endpoint", None)) is not None:
+        names = {*endpoint.signature.parameters, *signature(export).parameters} - {"self", "query"}
+        refuse_unknown(query.keys() - names, names, "export", query)
+    return query
 
 
 def files(

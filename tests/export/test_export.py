@@ -426,6 +426,10 @@ async def test_invalid_arguments(tmp_path: Path) -> None:
             await export(session.data.evm.blocks, [43114], path, resume=None)
         with pytest.raises(ConfigurationError, match="concurrency=0"):
             await export(session.data.evm.blocks, [43114], path, concurrency=0)
+        misspelt: list[tuple[dict[str, Any], str]] = [({"limt": 5}, "limit"), ({"page_sise": 5}, "page_size")]
+        for given, name in misspelt:
+            with pytest.raises(ConfigurationError, match=f"^export got an .* did you mean '{name}'"):
+                await export(session.data.evm.blocks, [43114], path, **given)
     assert simulator.stats.requests == 0
 
 
