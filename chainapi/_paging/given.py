@@ -303,11 +303,10 @@ class Given:
         """Check that numbers which are keys fall, from below the last one."""
         mark = self._watermark
         numbers: Sequence[Any] = rows.numbers
-        if mark is None or not self._unique or not self._keyed or None in numbers:
+        if mark is None or not self._unique or not self._keyed or not numbers:
             return False
-        if mark.at is not None and numbers and numbers[0] >= mark.at:
-            return False
-        return all(map(gt, numbers, numbers[1:]))
+        falls = isinstance(numbers, range) or (None not in numbers and all(map(gt, numbers, numbers[1:])))
+        return falls and (mark.at is None or numbers[0] < mark.at)
 
     def _in_order(
         self, mark: Watermark, rows: PageRows, indices: Sequence[int]
@@ -320,8 +319,10 @@ class Given:
             return 0, None
         if len(mark.met) > MAX_TIES and numbers[0] == mark.at:
             return 0, Assumption.TIES
-        follows = None not in numbers and (mark.at is None or numbers[0] <= mark.at)
-        if follows and sorted(numbers, reverse=True) == numbers:
+        falls = isinstance(numbers, range) or (
+            None not in numbers and sorted(numbers, reverse=True) == numbers
+        )
+        if falls and (mark.at is None or numbers[0] <= mark.at):
             return len(numbers), None
         above = mark.at
         for place, number in enumerate(numbers):

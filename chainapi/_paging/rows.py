@@ -7,7 +7,7 @@ import struct
 from collections.abc import Callable, Hashable, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property, lru_cache
-from itertools import chain
+from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Protocol, TypeAlias
 
@@ -115,7 +115,7 @@ class Identity:
     def numbers_of(self, rows: Sequence[Any]) -> Sequence[int | None]:
         """Return the number of each row; nothing for a list without numbers.
 
-        It is None for a row that lacks one.
+        It is None for a row that lacks one. Numbers that fall by equal steps are a range.
         """
         if self.number is None:
             return ()
@@ -123,9 +123,40 @@ class Identity:
             plain = None if self.plain_number is None else self.plain_number(rows)
         except (AttributeError, TypeError):  # a row lacks the attribute
             plain = None
+        if plain is not None and (run := _run_of(plain)) is not None:
+            return run
         if plain is None or not {*map(type, plain)} <= {int}:
             return list(map(self.number, rows))
         return plain
+
+
+def _run_of(numbers: list[Any]) -> range | None:
+    """Return numbers that fall by equal steps, such as points of time, as a range.
+
+    An object for each number of the range would take twice as long. Numbers of 32 bits are the digits of one
+    large number, and that of a range is a sum of two products.
+    """
+    count = len(numbers)
+    if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:
+        return None
+    step = second - first
+    run = range(first, first + step * count, step) if step < 0 else range(0)
+    if not run or numbers[-1] != run[-1]:
+        return None
+    pack, ones, places = _powers(count)
+    try:
+        digits = int.from_bytes(pack(*numbers), "little")
+    except struct.error:  # one of them is negative, larger, or no whole number
+        return None
+    return run if digits == first * ones + step * places else None
+
+
+@lru_cache(maxsize=32)  # pages of a list have the same size, but for the last one
+def _powers(count: int) -> tuple[Callable[..., bytes], int, int]:
+    """Return the packer of digits, and the numbers of digits 1, 1, 1 and 0, 1, 2."""
+    pack = struct.Struct(f"<{count}I").pack
+    ones = int.from_bytes(pack(*repeat(1, count)), "little")
+    return pack, ones, int.from_bytes(pack(*range(count)), "little")
 
 
 def _plain_keys(read: Column, rows: Sequence[Any]) -> tuple[Sequence[Any], AbstractSet[Any]] | None:
@@ -201,6 +232,8 @@ class PageRows:
 
         That of a page whose rows all belong to neighbors of a range is of its content, too.
         """
+        if self.keyed and isinstance(self.keys, range):
+            return hash(self.keys)
         if not self.keyed or not self.size or None in self.keys:
             return self._page.digest
         return hash(tuple(self.keys))
