@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec.structs import replace
@@ -135,7 +136,7 @@ class ListSource:
         names = frozenset(parameter.wire for parameter in endpoint.parameters)
         return ListRanges(ranged, query, self._within, self._beginning, names, self._open)
 
-    @property
+    @cached_property
     def _beginning(self) -> Checkpoint:
         """Position before the first page of the whole list."""
         return beginning_of(self.address, self._whole)
