@@ -332,7 +332,7 @@ class Given:
         return len(numbers), None
 
     def _break_order(self) -> None:
-        """Know rows by their hashes alone from here on."""
+        """Recognize rows by their hashes only from here on."""
         self._watermark = None
         self.exact = self.exact and self._floor == -inf
 
@@ -352,7 +352,7 @@ class Given:
                 if index in tied or _is_inside(before, numbers[index], unique=self._unique)
             }
             above = indices[: len(indices) - len(below)]
-            # A row keeps its number: with one that was never given, the key is that of another row.
+            # A row keeps its number. If its number was never given, another row has the same key.
             again = self._again(rows, above)
             stale |= {index for index in again if _is_inside(before, numbers[index], unique=True)}
         falls = bool(indices) and (before.at is None or numbers[indices[-1]] < before.at)
@@ -368,50 +368,28 @@ class Given:
         if not indices:
             return before, _NONE
         numbers: Sequence[Any] = rows.numbers
-        first, last, field = numbers[indices[0]], numbers[indices[-1]], before.number_field
+        if len(indices) < rows.size:
+            numbers = [numbers[index] for index in indices]
+        first, last, field = numbers[0], numbers[-1], before.number_field
         start = first if before.at is None else before.at
         if before.at is None and before.spans:  # the list has no rows above the first one of a pass
             start = max(first, before.spans[-1][1])
         spans = _joined(before.spans, start, last, unique=self._unique)
         if self._unique:
             return Watermark(field, spans, last), _NONE
-        if len(spans) == 1 and last < first and (not before.spans or first < before.spans[-1][1]):
-            return self._passed_below(before, rows, indices, spans), _NONE
         ends, ties = {*chain.from_iterable(spans)}, dict(before.ties)
         stale, met = set[int](), before.met
         for number in ends | ties.keys():
-            if not last <= number <= first:
+            if not (tied := numbers.count(number)):
                 continue
+            place = numbers.index(number)  # rows that share a number stand together
             here = Counter(before.met if number == before.at else ())
-            tied = (index for index in indices if numbers[index] == number)
-            ties[number] = _met(rows, tied, here, ties.get(number, ()), stale)
+            ties[number] = _met(rows, indices[place : place + tied], here, ties.get(number, ()), stale)
             if number == last:
                 met = tuple(here.elements())
         for inside in ties.keys() - ends:
             del ties[inside]
         return Watermark(field, spans, last, tuple(ties.items()), met), stale
-
-    def _passed_below(
-        self, before: Watermark, rows: PageRows, indices: Sequence[int], spans: Spans
-    ) -> Watermark:
-        """Return the numbers given after rows below all of them, as nearly all pages have."""
-        numbers: Sequence[Any] = rows.numbers
-        (newest, last), at_end, at_head = spans[0], list[str](), list[str]()
-        for index in reversed(indices):
-            if numbers[index] != last:
-                break
-            at_end.append(rows.mark(index))
-        if before.spans:
-            at_newest = dict(before.ties).get(newest, ())
-        else:
-            for index in indices:
-                if numbers[index] != newest:
-                    break
-                at_head.append(rows.mark(index))
-            at_newest = tuple(at_head)
-        return Watermark(
-            before.number_field, spans, last, ((newest, at_newest), (last, tuple(at_end))), tuple(at_end)
-        )
 
     # Counts
 
@@ -479,13 +457,12 @@ class Given:
         return True
 
     def _give_up_key(self, rows: PageRows) -> None:
-        """Know rows by their content from here on.
+        """Recognize rows by their content from here on.
 
         Those given so far are known by their keys.
         """
         self._keyed = self._unique = rows.keyed = False
         rows.repeated = _NONE
-        rows.__dict__.pop("hashes", None)
         self._neighbours.clear()
         if self._before.size or self._met.size or self.watermark is not None or not self._first_pass:
             self.exact = False
@@ -497,7 +474,7 @@ class Given:
     # Resumes
 
     def _match_stored(self, stored: StoredBefore, rows: PageRows) -> bool:
-        """Count rows that the reader had stored as those of this pass.
+        """Count the rows that the reader stored as rows of this pass.
 
         Return whether rows were left out that it did not have.
         """
@@ -688,7 +665,7 @@ class _Marks:
 
 
 def _parts(mark: str) -> tuple[str, ...]:
-    """Return the mark of the key, where there is one, and that of the content."""
+    """Return the mark of the key, if there is one, then the mark of the content."""
     return (mark[16:], mark[:16]) if len(mark) > 16 else (mark,)
 
 
@@ -711,7 +688,9 @@ def _met(
         met[mark] += 1
         if met[mark] <= known[mark]:
             stale.add(index)
-    return tuple((known | met).elements())
+        else:
+            known[mark] = met[mark]
+    return tuple(known.elements())
 
 
 def _is_inside(mark: Watermark, number: int, *, unique: bool) -> bool:

@@ -37,7 +37,7 @@ class PageDigests(msgspec.Struct, array_like=True):
     @classmethod
     def of(cls, restarts: int, added: Sequence[bytes], again: Sequence[bytes]) -> Self:
         """Pack the digests of a page."""
-        return cls(restarts, _packed(added), _packed(again))
+        return cls(restarts, b"".join(added), b"".join(again))
 
     def __bool__(self) -> bool:
         return bool(self.added or self.again)
@@ -118,12 +118,7 @@ def _of_pass(pages: Iterable[PageDigests], restarts: int) -> Iterator[list[bytes
             yield [*_digests_in(page.again), *_digests_in(page.added)]
 
 
-def _packed(digests: Sequence[bytes]) -> bytes:
-    """Pack digests into bytes."""
-    return b"".join(digests)
-
-
 def _digests_in(text: bytes) -> Iterator[bytes]:
-    """Yield the digests that `_packed` has packed."""
+    """Yield packed digests."""
     for place in range(0, len(text), DIGEST_SIZE):
         yield text[place : place + DIGEST_SIZE]
