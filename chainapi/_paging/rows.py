@@ -134,7 +134,7 @@ def _run_of(numbers: list[Any]) -> range | None:
     """Return numbers that fall by equal steps, such as points of time, as a range.
 
     An object for each number of the range would take twice as long. Numbers of 32 bits are the digits of one
-    large number, and that of a range is a sum of two products.
+    large number; for a range, that number is a sum of two products.
     """
     count = len(numbers)
     if count < 2 or type(first := numbers[0]) is not int or type(second := numbers[1]) is not int:

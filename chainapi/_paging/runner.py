@@ -378,7 +378,7 @@ class WalkRunner:
         if self._ahead is not None:
             if self._ahead.holds(fetch.token):
                 return self._ahead.take()
-            self._discard()  # a token has died: those of the pages ahead came with it
+            self._discard()  # a token has died, and the tokens of the pages ahead with it
         return self._source.fetch(fetch, self._is_open)
 
     def _fetch_ahead(self) -> None:

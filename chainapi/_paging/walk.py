@@ -14,7 +14,7 @@ leaves open):
 * A token that comes back together with the same rows as before is a loop; with new rows it is not.
 * Too many pages in a row without a new row are a loop as well.
 
-An error leaves the walk where it stood: the next `next_fetch` repeats what was not answered.
+After an error the walk stands where it stood: `next_fetch` returns the same fetch again.
 """
 
 from __future__ import annotations

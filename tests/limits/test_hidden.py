@@ -97,7 +97,7 @@ async def test_a_hidden_drip_that_grew_is_found(rate: float, burst: float, facto
 
 
 async def test_a_hidden_drip_that_stays_is_seldom_tested() -> None:
-    """A test that is refused costs little: the pace before it goes on."""
+    """A refused test costs little: the former pace continues."""
     service = Hidden(Bucket(10.0, 1.0, size=1.0))
     async with reaching(service, isolated=True) as session:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(10_000)))

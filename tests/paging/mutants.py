@@ -415,7 +415,7 @@ def seen_or_not_after_a_restart() -> AbstractContextManager[object]:
 
 @mutant(7, 95)
 def shifted_rows_given_again() -> AbstractContextManager[object]:
-    """Compare no keys with those of the pages before."""
+    """Do not compare keys with earlier pages."""
 
     @contextmanager
     def both() -> Iterator[None]:
