@@ -11,8 +11,7 @@ so a burst of unknown prices does not exceed the limit.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from math import ceil, floor, inf
 
 from msgspec import Struct, field
@@ -241,12 +240,6 @@ class Costs(Struct):
         if self.stretch is not None:
             self.stretch.quiet = False
 
-    def compares(self, route: str) -> bool:
-        """Return whether the next report of a route is compared with the first one."""
-        known = self.prices.get(route)
-        full = self.stretch is not None and self.stretch.answers + 1 >= MOST_ANSWERS
-        return full or known is None or known.low != known.high
-
     def report(
         self,
         route: str,
@@ -255,7 +248,7 @@ class Costs(Struct):
         now: float,
         left: float,
         drip: float,
-        before: Mapping[str, int],
+        before: Iterable[str],
         *,
         alone: bool,
         drips: bool,
@@ -263,9 +256,9 @@ class Costs(Struct):
         """Compare a report of `left` units with the first one.
 
         `drip` is the number of units a second that may come back; `drips` if they surely do. `alone` if no
-        other request is in flight; `before` has those, by route, that were sent before this one.
+        other request is in flight; `before` has the routes of those that were sent before this one.
         """
-        compares, price, stretch = self.compares(route), self._price(route), self.stretch
+        price, stretch = self._price(route), self.stretch
         if price is None:
             return
         # Units that drip hide a price most while the bucket is nearly full; else the reports show too much.
@@ -276,11 +269,11 @@ class Costs(Struct):
             return
         stretch.counts[route] = stretch.counts.get(route, 0) + 1
         stretch.answers += 1
-        if compares:
+        ends = stretch.answers >= MOST_ANSWERS
+        if ends or price.low != price.high:
             self._compare(stretch, sent, now, left, drip, before, drips=drips)
             self._check(price, prior)
-        done = alone and all(map(self.sure, stretch.counts))
-        if done or stretch.answers >= MOST_ANSWERS or stretch.begun == -inf:
+        if ends or stretch.begun == -inf or (alone and all(map(self.sure, stretch.counts))):
             self.begin(now, sent, left, quiet=alone)
 
     def _check(self, price: Price, prior: float | None) -> None:
@@ -305,7 +298,7 @@ class Costs(Struct):
         now: float,
         left: float,
         drip: float,
-        before: Mapping[str, int],
+        before: Iterable[str],
         *,
         drips: bool,
     ) -> None:
@@ -314,26 +307,25 @@ class Costs(Struct):
         drop, first = stretch.left - left, stretch.begun == -inf
         # Reports are whole units: a part of one may be hidden if they drip.
         back = drip * (now - sent) if first else drip * (now - stretch.since) + 1.0 if drip else 0.0
-        for route, number in stretch.counts.items():
+        counts = stretch.counts
+        with_others = counts.copy()
+        for route in before if stretch.quiet else ():
+            with_others[route] = with_others.get(route, 0) + 1
+        for route, number in counts.items():
             if (price := self.prices.get(route)) is not None:
-                own = drop - self._others(stretch.counts, route)
-                least = self._least(stretch, route, drop, before)
+                own = drop - sum(each * self.low(other) for other, each in counts.items() if other != route)
+                least = self._least(with_others, route, drop) if stretch.quiet else -inf
                 price.compared = price.compared or not first
                 seen = own if full or not drips else own + back
                 price.narrow(least, (own + back) / number, seen / number)
                 if price.low >= 2.0:
                     self.units, self.assumed = True, False
 
-    def _others(self, counts: Mapping[str, int], route: str) -> float:
-        """Return the least units of the other routes."""
-        return sum(number * self.low(other) for other, number in counts.items() if other != route)
-
-    def _least(self, stretch: Stretch, route: str, drop: float, before: Mapping[str, int]) -> float:
+    def _least(self, counts: Mapping[str, int], route: str, drop: float) -> float:
         """Return the least price that explains a drop; -inf if others may explain it."""
-        if not stretch.quiet:
-            return -inf
-        counts = Counter(stretch.counts) + Counter(before)
-        if not all(self.sure(other) for other in counts if other != route):
-            return -inf
-        others = sum(number * self.prices[other].high for other, number in counts.items() if other != route)
-        return (drop - others) / counts[route]
+        for other, number in counts.items():
+            if other != route:
+                if not self.sure(other):
+                    return -inf
+                drop -= number * self.prices[other].high
+        return drop / counts[route]

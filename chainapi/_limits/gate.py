@@ -180,7 +180,7 @@ class Permit:
             account.refusals += 1
             gate.deadlines.refused()
         else:  # the reservation may have held more than the cost
-            account.units += gate.quota.costs.shown(reservation.route, reservation.prior)
+            account.units += reservation.cost
         if gate.quota.contradicted:
             gate.report_plans()
         gate.advance()
@@ -191,8 +191,8 @@ class Permit:
         if (reservation := self._settle()) is not None:
             quota = self._gate.quota
             self._account.requests += 1
-            self._account.units += quota.costs.shown(reservation.route, reservation.prior)
             quota.lost(reservation, self._gate.now())
+            self._account.units += reservation.cost
             self._gate.advance()
 
     def unsent(self) -> None:

@@ -314,7 +314,7 @@ class Policy(Struct, eq=False):
             before = self.unseen.pop()[1] if len(self.unseen) >= MOST_UNSEEN else 0.0
             self.unseen.append((now, before + cost))
             self.unseen_units += cost
-        if self.window:
+        if self.window and self.bucket is None:
             self.ledger.add(sent, now, self.window, cost)
 
     def record(
@@ -339,18 +339,24 @@ class Policy(Struct, eq=False):
             self.empty = min(self.empty + 1, 8) if low < 1.0 else 0
         self.left, self.reported, self.proven, self.read_at = low, True, True, now
         self.most_left = max(self.most_left, low)
-        if careful:
-            self.ledger.keep(self.limit - low - cost)
-            if self.ledger.back and self.ledger.back[0] <= sent:
-                # Sliding counters, or others: the log is no prediction, but its last unit is the latest.
-                self.ledger.move(self.ledger.back[-1], inf)
-        self.ledger.collect(now)
-        if cost and self.window:
-            self.ledger.add(sent, now, self.window, cost)
-        self.ledger.keep(self.limit - low)
+        if self.bucket is None:  # else its level predicts when units come back
+            self._count(sent, now, low, cost, careful=careful)
         if rises:
             self.reset_at = self.first_reset = inf
         return rises
+
+    def _count(self, sent: float, now: float, low: float, cost: float, *, careful: bool) -> None:
+        """Count the units of a reported request, and forget those that are back."""
+        ledger = self.ledger
+        if careful:
+            ledger.keep(self.limit - low - cost)
+            if ledger.back and ledger.back[0] <= sent:
+                # Sliding counters, or others: the log is no prediction, but its last unit is the latest.
+                ledger.move(ledger.back[-1], inf)
+        ledger.collect(now)
+        if cost and self.window:
+            ledger.add(sent, now, self.window, cost)
+        ledger.keep(self.limit - low)
 
     def _notice(self, now: float, gain: float) -> None:
         """Learn from units that came back although none were due: they drip.
@@ -435,6 +441,7 @@ class Policy(Struct, eq=False):
         elif self.kind == "drip" and self.window:
             size, level = max(self.most_left, self.left + least), self.left - held
             self.bucket = Bucket.begin(self.limit, self.window, size, level, sent)
+            self.ledger.clear()
 
     def restart(self) -> None:
         """Begin anew after a wait if no response reports the units back."""

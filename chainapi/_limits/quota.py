@@ -20,7 +20,6 @@ A `Quota` is the whole state: `encode` and `restore` hand it to the next host of
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from math import inf
@@ -79,8 +78,9 @@ NEVER = Decision(inf)  # until a response decides
 class Reservation(Struct, eq=False):
     """Units of a request that left: `sent` at this time, for `cost` units.
 
-    `stops` is the number of stops before it, `probe` the number of the round of probes that it belongs to, or
-    0. `alone` is set if no other was in flight.
+    They are held; once it is answered or lost, `cost` is its price. `stops` is the number of stops before it,
+    `probe` the number of the round of probes that it belongs to, or 0. `alone` is set if no other was in
+    flight.
     """
 
     number: int
@@ -199,7 +199,7 @@ class Quota(Struct, eq=False):
             opens = self.hidden.opens_at(
                 now, self._hidden_cost(cost), self._awaited(now), self._hidden_held()
             )
-        for policy in self._limits():
+        for policy in self.limits:
             at = self._opens_at(policy, now, cost, route, prior, hedge=hedge)
             if at >= opens:
                 opens, scarce = at, policy
@@ -207,10 +207,10 @@ class Quota(Struct, eq=False):
             return Decision(opens, probe=self.probing)
         return self._guess(now, opens, scarce, hedge=hedge)
 
-    def _limits(self) -> Iterator[Policy]:
-        """Yield all limits but the hidden one."""
-        yield from self.announced.policies
-        yield from self.given
+    @property
+    def limits(self) -> list[Policy]:
+        """All limits but the hidden one."""
+        return self.announced.policies + self.given if self.given else self.announced.policies
 
     def _opens_at(
         self, policy: Policy, now: float, cost: float, route: str, prior: float | None, *, hedge: bool
@@ -280,7 +280,7 @@ class Quota(Struct, eq=False):
         if decision.when > now or self.probing or decision.guess:
             return 0.0
         rooms = [inf]
-        for one in self._limits():
+        for one in self.limits:
             if one.kind == "drip":
                 return 0.0
             room = one.room(now, self._held(one))
@@ -432,15 +432,15 @@ class Quota(Struct, eq=False):
 
     def _spend(self, reservation: Reservation, now: float) -> None:
         """Record a request that the service may have counted."""
-        cost = self.costs.shown(reservation.route, reservation.prior)
+        cost = reservation.cost = self.costs.shown(reservation.route, reservation.prior)
         self.costs.unreported()
-        for one in self._limits():
+        for one in self.limits:
             one.spend(reservation.sent, now, one.counted(cost))
 
     def _count_doubtful(self, now: float) -> None:
         """Count the units that an earlier host left in flight."""
         (units, requests), self.doubtful = self.doubtful, (0.0, 0)
-        for one in self._limits():
+        for one in self.limits:
             if not one.reported:
                 one.spend(self.doubtful_at, now, requests if one.requests else units)
 
@@ -499,8 +499,8 @@ class Quota(Struct, eq=False):
     ) -> None:
         """Record the cost of a request, and what its response reports of each limit."""
         claims = self.announced.claims(info) if policy is not None else {}
-        cost = self.costs.shown(reservation.route, reservation.prior)
-        for place, one in enumerate(self._limits()):
+        cost = reservation.cost = self.costs.shown(reservation.route, reservation.prior)
+        for place, one in enumerate(self.limits):
             claim = claims.get(place) if one.announced else None
             if claim is not None and not (refused and one.on_refusal):
                 remaining, reset = claim
@@ -532,8 +532,8 @@ class Quota(Struct, eq=False):
         probe: bool,
     ) -> None:
         """Record the reported remainder of a limit, and what it shows of prices."""
-        sent, route, costs, first = reservation.sent, reservation.route, self.costs, not one.reported
-        cost, sure, least = costs.shown(route, reservation.prior), costs.sure(route), costs.low(route)
+        sent, costs, first = reservation.sent, self.costs, not one.reported
+        cost, least, sure = reservation.cost, costs.low(reservation.route), costs.sure(reservation.route)
         if refused:
             cost = least = 0.0
         ends_soon = one.kind != "drip" and one.returns_by(now + 2.0 * self.trip)
@@ -563,13 +563,13 @@ class Quota(Struct, eq=False):
             costs.begin(-inf, -inf, one.limit, quiet=False)
         elif begin is not None:
             costs.begin(now, sent, one.left, quiet=not self.flying)
-        before = self._before(sent) if costs.compares(route) else {}
         alone = not self.flying
+        before = () if alone else self._before(sent)
         costs.report(route, reservation.prior, sent, now, one.left, drip, before, alone=alone, drips=drips)
 
-    def _before(self, sent: float) -> Counter[str]:
-        """Return the requests in flight that a response may include, by route."""
-        return Counter(one.route for one in takewhile(lambda one: one.sent <= sent, self.flying.values()))
+    def _before(self, sent: float) -> Iterator[str]:
+        """Yield the routes of the requests in flight that a response may include."""
+        return (one.route for one in takewhile(lambda one: one.sent <= sent, self.flying.values()))
 
     # --- refusals ---------------------------------------------------------------------------
 
@@ -699,7 +699,7 @@ class Quota(Struct, eq=False):
         """
         stop = max(now, self.stopped_until)
         ends = [stop - now]
-        for one in self._limits():
+        for one in self.limits:
             needed = requests if one.requests else units
             ends.append(one.wait_for(now, needed, self._held(one), least=least, probe=self.probe))
         if self.hidden is not None:
@@ -726,7 +726,7 @@ class Quota(Struct, eq=False):
         stop, reset = max(0.0, self.stopped_until - now), None
         if not stop:
             opens = now
-            for one in (*self._limits(), *([] if learned is None else [learned])):
+            for one in (*self.limits, *([] if learned is None else [learned])):
                 held = len(self.flying) if one.requests else self.units
                 at = now if one.backed(now, 1.0, held) else one.opens_at(now, 1.0, held)
                 if at > opens:

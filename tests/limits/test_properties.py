@@ -140,7 +140,7 @@ def test_prices_are_learned_whatever_the_order_of_responses(order: list[int], pr
     least = 1_000.0
     for number, place in enumerate(order, start=1):
         least = min(least, 1_000.0 - price * (place + 1))
-        others = {"/a": max(0, max(order[:number]) + 1 - number)}
+        others = ["/a"] * max(0, max(order[:number]) + 1 - number)
         alone = number == len(order)
         costs.report("/a", None, 1.0, 2.0, least, 0.0, others, alone=alone, drips=False)
         assert costs.prices["/a"].low <= price <= costs.prices["/a"].high
