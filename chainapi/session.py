@@ -166,7 +166,7 @@ class Session(AsyncContextOnly, SessionView):
         one_of("on_expired", on_expired, ("restart", "raise"))
         reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
         longest = inf if max_stop is None else seconds_of("max_stop", max_stop)
-        settings = parts.CallSettings(parts.RetryBudget(), jitter=random.random, max_stop=longest)
+        retries = parts.Retries(random.random, longest)
         given = {
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
             "max_attempts": whole_number("max_attempts", max_attempts),
@@ -212,7 +212,7 @@ class Session(AsyncContextOnly, SessionView):
         sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
         gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
         connection = parts.Connection(
-            services, reached, transport is None, settings, gates, lifetime, on_expired
+            services, reached, transport is None, retries, gates, lifetime, on_expired
         )
         super().__init__(connection, options)
         if observer is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
+from chainapi._http.message import Request, Response
 from chainapi.client.transport import AiohttpTransport, Transport
-from chainapi.core.http import Request, Response
 
 __all__ = ["AiohttpTransport", "Request", "Response", "Transport"]

@@ -45,10 +45,9 @@ HEART: Mapping[str, Sequence[str]] = {
         "client.config core core.events core.extras core.arguments core.numbers core.duration core.private",
     ),
     "http": (
-        "_http _http.* client client.transport client.transport.* client.call client.service client.response",
-        "client.connection client.cache client.coalesce client.reuse client.timeouts client.emitter",
-        "client.telemetry client.threads core.call core.cache core.http core.url core.retry core.statuses",
-        "core.idempotency core.canonical_json",
+        "_http _http.* client client.transport client.transport.* client.service client.response",
+        "client.connection client.cache client.coalesce client.reuse client.emitter",
+        "client.telemetry client.threads core.cache core.idempotency core.canonical_json",
     ),
     "limits": ("_limits _limits.* client.gates",),
     "paging": ("_paging _paging.* client.background",),

@@ -22,11 +22,11 @@ ROOT = Path(chainapi.__file__).parent
 # that layer, and the others of its package are in the layer of the package.
 LAYERS = (
     {"_version", "_text", "_hints", "errors"},
-    {"core", "_limits", "_paging"},
+    {"core", "_limits", "_paging", "_http.retry", "_http.message", "_http.query", "_http.options"},
     {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},
-    {"client"},
+    {"client", "_http"},
     {"share"},
     {
         "_api",
@@ -80,7 +80,7 @@ CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urando
 # routes and models.
 SHARED_WITH_SIMULATOR = {
     "errors",
-    "core.http",
+    "_http.message",
     "models",
     "_api.catalogue",
     "_api.endpoint",
@@ -250,7 +250,7 @@ def test_the_package_was_read() -> None:
     assert {_top(module) for module in package.imports} == {_top(name) for name in layers}
     assert layers <= {_top(module) for module in package.imports} | {*package.imports}
     edges = {(module, target) for module in package.imports for target, _ in package.edges(module)}
-    assert edges >= {("core.url", "errors"), ("__main__", "cli"), ("__init__", "session")}
+    assert edges >= {("_http.query", "errors"), ("__main__", "cli"), ("__init__", "session")}
     assert "aiohttp" in {found.module for found in package.imports["client.transport.sender"]}
 
 
@@ -268,14 +268,14 @@ SMALL = {
     "__init__.py": "from chainapi.session import Session\n",
     "errors.py": "",
     "core/__init__.py": "",
-    "core/http.py": "",
+    "_http/message.py": "",
     "core/url.py": "from urllib.parse import quote\nfrom datetime import datetime\nfrom ..errors import E\n",
     "core/query.py": "from . import url\n",
     "_limits/queue.py": "",
     "_limits/gate.py": "from chainapi._limits import queue\n",
     "client/transport.py": "import aiohttp\nfrom chainapi.core import query\n",
     "session.py": "from chainapi.client.transport import Transport\n",
-    "simulator/server.py": "from aiohttp import web\nfrom chainapi.core.http import Request\n",
+    "simulator/server.py": "from aiohttp import web\nfrom chainapi._http.message import Request\n",
 }
 
 
@@ -304,8 +304,8 @@ SMALL = {
         ("simulator/server", "from chainapi.core import url", "shares no code"),
         ("newcomer", "", "newcomer is in no layer"),
         ("simulator/server", "from chainapi import errors", None),
-        ("core/http", "from .url import x", None),
-        ("core/http", "from chainapi._limits import queue", None),
+        ("core/query", "from .url import x", None),
+        ("core/query", "from chainapi._limits import queue", None),
         ("_limits/gate", "import asyncio", None),
     ],
 )

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chainapi._http.message import is_header_name
+from chainapi._http.options import CallOptions
+from chainapi._http.retry import RetryPolicy
 from chainapi._limits.queue import WaitingLimit
 from chainapi._paging.checkpoint import MAX_TOKEN, Checkpoint
 from chainapi._text import closest, quoted
 from chainapi.core.arguments import boolean, one_of, seconds_of, tag_of, whole_number
-from chainapi.core.call import CallOptions
-from chainapi.core.http import is_header_name
-from chainapi.core.retry import RetryPolicy
 from chainapi.errors import ConfigurationError
 from chainapi.models.codec import OnInvalid
 

@@ -15,9 +15,9 @@ from typing import Annotated, Any, TypeAlias
 
 from msgspec import Struct
 
+from chainapi._http.query import path_segment, query_params
 from chainapi._text import did_you_mean, quoted
 from chainapi.core.numbers import is_of
-from chainapi.core.url import path_segment, query_params
 from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.models.decode_errors import TOO_DEEP
 from chainapi.models.plain import to_wire

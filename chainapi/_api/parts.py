@@ -8,18 +8,17 @@ from __future__ import annotations
 from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
+from chainapi._http.call import Retries
+from chainapi._http.options import CallOptions
 from chainapi._limits.member import Member, is_rate
 from chainapi.client.connection import Connection
 from chainapi.client.emitter import Emitter, ServiceEvents
 from chainapi.client.gates import LoopGates, OwnGates
 from chainapi.client.service import Service
 from chainapi.client.telemetry import telemetry_of
-from chainapi.core.call import CallOptions, CallSettings
-from chainapi.core.retry import RetryBudget
 
 __all__ = [
     "CallOptions",
-    "CallSettings",
     "Connection",
     "DataAPI",
     "Emitter",
@@ -27,7 +26,7 @@ __all__ = [
     "Member",
     "MetricsAPI",
     "OwnGates",
-    "RetryBudget",
+    "Retries",
     "Service",
     "ServiceEvents",
     "call_options",

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from chainapi._api.identity import number_reader
+from chainapi._http.query import Query
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.ranges import Interval, Ranged
 from chainapi._paging.walk import Walk
-from chainapi.core.url import Query
 from chainapi.errors import ChainAPIError, CheckpointError, PagingError
 from chainapi.models.codec import DecodedPage
 

@@ -30,10 +30,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chainapi._http.message import SentAt
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.given import Assumption, Given, StoredBefore, Verdict
 from chainapi._paging.rows import EmptyPage, PageRows, RowsOfPage
-from chainapi.core.call import SentAt
 from chainapi.core.private import Private
 from chainapi.errors import (
     APIStatusError,

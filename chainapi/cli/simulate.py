@@ -10,8 +10,8 @@ from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from chainapi._http.message import is_header_name
 from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds
-from chainapi.core.http import is_header_name
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:

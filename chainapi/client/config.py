@@ -19,8 +19,8 @@ from urllib.parse import quote, urlsplit
 from attrs import frozen
 from msgspec import Struct
 
+from chainapi._http.message import is_header_name
 from chainapi._text import quoted
-from chainapi.core.http import is_header_name
 from chainapi.errors import ConfigurationError
 
 __all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
@@ -201,7 +201,7 @@ def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, 
 
 def _checked_paths(paths: object) -> tuple[tuple[str, str], ...]:
     """Return the paths of a provider, checked: the key belongs to its addresses alone."""
-    from chainapi.core.url import checked_path  # the import of a session loads no module of requests
+    from chainapi._http.query import checked_path  # the import of a session loads no module of requests
 
     if not isinstance(paths, tuple) or not all(map(_is_pair, paths)):
         raise ConfigurationError(

@@ -12,19 +12,19 @@ from weakref import WeakValueDictionary
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._http.call import CallRunner, Retries
+from chainapi._http.options import Call, CallOptions, Exchange
+from chainapi._http.timeouts import Timeouts
 from chainapi._limits.queue import WaitingLimit
 from chainapi.client.config import Unconfigured
 from chainapi.client.gates import Gates
 from chainapi.client.service import Service
 from chainapi.client.transport import Transport
-from chainapi.core.call import Call, CallFlow, CallOptions, CallSettings, Exchange
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.client.call import CallRunner
     from chainapi.client.reuse import ResponseReuse
-    from chainapi.client.timeouts import Timeouts
 
 __all__ = ["Connection"]
 
@@ -39,7 +39,7 @@ class Connection:
         services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
         transport: sends the requests.
         owned: whether the transport is closed with the session; that of a user stays open.
-        settings: settings of all calls.
+        retries: budget and jitter of the retries of all calls.
         gates: source of the gates.
         page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
         on_expired: what a walk does when its page token has died.
@@ -50,7 +50,7 @@ class Connection:
     services: Mapping[str, Service | Unconfigured]
     transport: Transport
     owned: bool
-    settings: CallSettings
+    retries: Retries
     gates: Gates
     page_token_lifetime: float
     on_expired: Literal["restart", "raise"]
@@ -61,7 +61,6 @@ class Connection:
     _process: int = field(factory=lambda: os.getpid(), init=False)
     _loop: asyncio.AbstractEventLoop | None = field(default=None, init=False)
     _timeouts: Timeouts | None = field(default=None, init=False)  # of the calls under way
-    _runner: type[CallRunner[Any]] | None = field(default=None, init=False)  # loaded with the loop
     _reuse: ResponseReuse | None = field(default=None, init=False)  # made when it is used first
 
     def __reduce__(self) -> NoReturn:
@@ -146,10 +145,10 @@ class Connection:
             ChainAPIError: any other of chainapi's errors.
 
         """
-        loop = self.enter()
-        began = loop.time() if began is None else began
+        began = self.clock() if began is None else began
         if not call.options.shares or call.query.method != "GET":
-            return self._start(service, call, decode, began)
+            return self._run(service, call, decode, began)
+        self.enter()
         if self._reuse is None:
             from chainapi.client.reuse import ResponseReuse, name_of  # most sessions reuse no response
 
@@ -160,18 +159,13 @@ class Connection:
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
-        """Send one request that calls share; it begins later than its first call."""
-        self._refuse_closed()
-        return self._start(service, call, decode, began)
+        """Send one request, with all its retries.
 
-    def _start(
-        self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
-        """Send one request, with all its retries."""
-        assert self._timeouts is not None  # noqa: S101 - the connection has joined a loop
-        assert self._runner is not None  # noqa: S101 - likewise
-        flow = CallFlow(call, self.settings, began)
-        runner = self._runner(service, call, decode, flow, self._timeouts)
+        One that calls share begins later than its first call.
+        """
+        self.enter()
+        assert self._timeouts is not None  # noqa: S101 - set with the loop
+        runner = CallRunner(service, call, decode, self.retries, self._timeouts, began)
         return runner.run_observed() if service.events.emit else runner.run()
 
     def enter(self) -> asyncio.AbstractEventLoop:
@@ -240,10 +234,6 @@ class Connection:
 
     def _join(self, loop: asyncio.AbstractEventLoop) -> None:
         """Belong to a loop, and use its gates."""
-        from chainapi.client.call import CallRunner  # imported here: no call begins before
-        from chainapi.client.timeouts import Timeouts
-
-        self._runner = CallRunner
         self._loop, self._timeouts = loop, Timeouts(loop)
         for service in self.configured:
             service.join(self.gates.open(loop, service.endpoint))

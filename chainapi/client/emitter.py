@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import attrs
 from attrs import define, field
 
-from chainapi.core.http import Response
+from chainapi._http.message import Response
 from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:

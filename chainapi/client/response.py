@@ -7,7 +7,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from chainapi.core.http import request_id
+from chainapi._http.message import request_id
 from chainapi.models.codec import decode_resource
 
 __all__ = ["RawResponse"]

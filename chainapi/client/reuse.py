@@ -14,12 +14,12 @@ from typing import Any, Protocol, TypeVar, assert_never, cast
 from attrs import define, field, frozen
 from msgspec.structs import replace
 
+from chainapi._http.message import Response, SentAt
+from chainapi._http.options import Call, Exchange
 from chainapi.client.coalesce import Coalescer
 from chainapi.client.service import Service
 from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.core.cache import CachedResponse, Use, cache_key, significant
-from chainapi.core.call import Call, Exchange, SentAt
-from chainapi.core.http import Response
 from chainapi.errors import (
     APIConnectionError,
     DeadlineExceededError,
@@ -84,8 +84,8 @@ class _Request:
     def identity(self) -> Hashable:
         """Identity of the request: an identical one in flight may take its place."""
         options = self.call.options
-        shared = (options.max_waiting, options.cache, self.call.raw)
-        return self.service.name, self.url, significant(options.headers), options.waits, shared
+        headers = significant(options.headers)
+        return self.service.name, self.url, headers, options.identity, self.call.raw
 
     @property
     def deadline(self) -> float:
@@ -210,14 +210,15 @@ class ResponseReuse:
         request: _Request, decode: Callable[[bytes], R], exchange: Exchange
     ) -> tuple[R, Exchange]:
         """Decode a response for one of its callers: rows of a user's class may change."""
-        service, number = request.service, exchange.sent.call
-        decoded = await service.decode(decode, cast("Response", exchange.outcome).body)
-        if isinstance(decoded, DecodeError):
-            elapsed = asyncio.get_running_loop().time() - request.began
-            attempts = 0 if number is None else 1
-            error = decoded.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
-            raise service.identified(error, number, exchange.outcome)
-        return decoded, exchange
+        service, number, body = request.service, exchange.sent.call, cast("Response", exchange.outcome).body
+        try:
+            return await service.decode(decode, body), exchange
+        except DecodeError as error:
+            fault = service.undecoded(error, body)
+        elapsed = asyncio.get_running_loop().time() - request.began
+        attempts = 0 if number is None else 1
+        fault = fault.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
+        raise service.identified(fault, number, exchange.outcome)
 
 
 def _exchange(stored: CachedResponse, sent: SentAt, age: float) -> Exchange:

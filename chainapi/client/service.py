@@ -13,19 +13,19 @@ from urllib.parse import urljoin, urlsplit
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._http.message import Request, Response, is_markup, request_id
+from chainapi._http.query import Query
 from chainapi._text import contains, masked
 from chainapi._version import __version__
 from chainapi.client.config import ServiceConfig
 from chainapi.client.response import RawResponse
-from chainapi.core.call import Call, CallOptions, Exchange
-from chainapi.core.http import Request, Response, is_markup, request_id
-from chainapi.core.url import Query
 from chainapi.errors import AuthenticationError, ChainAPIError, DecodeError
 from chainapi.models.codec import Stepwise
 from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
+    from chainapi._http.options import Call, CallOptions, Exchange
     from chainapi._limits.gate import AnyGate
     from chainapi._limits.member import Member
     from chainapi._limits.view import QuotaSnapshot
@@ -134,23 +134,22 @@ class Service:
 
     # --- bodies and strings, the key masked -------------------------------------------------
 
-    async def decode(self, decode: Callable[[bytes], R], body: bytes) -> R | DecodeError:
-        """Decode a body, or return the error.
+    async def decode(self, decode: Callable[[bytes], R], body: bytes) -> R:
+        """Decode a body; a large one in steps, so that other tasks run.
 
-        A large body is decoded in steps, so that other tasks run.
+        Raises:
+            DecodeError: the body does not match the route; pass it to `undecoded`.
+
         """
-        try:
-            if len(body) <= LARGE or not isinstance(decode, Stepwise):
-                return decode(body)
-            steps: Generator[None, None, R] = decode.steps(body)
-            while True:
-                try:
-                    next(steps)
-                except StopIteration as end:
-                    return cast("R", end.value)
-                await asyncio.sleep(0)
-        except DecodeError as error:
-            return self._undecoded(error, body)
+        if len(body) <= LARGE or not isinstance(decode, Stepwise):
+            return decode(body)
+        steps: Generator[None, None, R] = decode.steps(body)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return cast("R", end.value)
+            await asyncio.sleep(0)
 
     def received(self, exchange: Exchange) -> RawResponse:
         """Return a successful response as it was received, the key masked in its headers."""
@@ -161,7 +160,7 @@ class Service:
             headers = {name: masked(value, secret) for name, value in headers.items()}
         return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
 
-    async def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
+    def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""
         if 300 <= response.status < 400:
             target = _redirect_target(self.endpoint.base_url, response.headers.get("location", ""))
@@ -186,7 +185,8 @@ class Service:
         """Return an error in which what the service sent is short and printable."""
         return fault.changed(reason=self._shown(fault.reason), path=self._shown(fault.path))
 
-    def _undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
+    def undecoded(self, error: DecodeError, body: bytes) -> DecodeError:
+        """Return the error of a body, the key masked; a web page is named as such."""
         fault = self.shown_fault(error)
         if error.malformed and is_markup(body):
             reason = (

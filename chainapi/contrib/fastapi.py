@@ -7,6 +7,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, SessionView
 from chainapi._api.options import OPTIONS, call_options
+from chainapi._http.options import CallOptions
 from chainapi.contrib import starlette
 from chainapi.contrib.starlette import (
     add_exception_handlers,
@@ -16,7 +17,6 @@ from chainapi.contrib.starlette import (
     within,
 )
 from chainapi.core.arguments import refuse_unknown
-from chainapi.core.call import CallOptions
 from chainapi.core.extras import missing_extra
 
 try:

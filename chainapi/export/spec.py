@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 from attrs import evolve, field, frozen
 
 from chainapi._api.options import NOT_SENT
+from chainapi._http.query import query_params
 from chainapi._paging.pages import Pages
 from chainapi._paging.split import Split
 from chainapi._tables.columns import changes
 from chainapi._text import quoted
 from chainapi.core.arguments import one_of, seconds_of, whole_number, whole_numbers
 from chainapi.core.duration import DAY
-from chainapi.core.url import query_params
 from chainapi.errors import (
     ArgumentError,
     ChainAPIError,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from attrs import define, field
 
-from chainapi.core.http import Response
+from chainapi._http.message import Response
 from chainapi.simulator.faults import Broken
 from chainapi.simulator.matching import Segments
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from chainapi.core.http import Request, Response
+from chainapi._http.message import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
 from chainapi.simulator.world import World
 

@@ -8,7 +8,7 @@ from typing import Self
 
 from aiohttp import web
 
-from chainapi.core.http import Request, Response
+from chainapi._http.message import Request, Response
 from chainapi.simulator.world import Answer, World
 
 __all__ = ["HOST", "Server"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from attrs import Attribute, define, field
 from attrs.validators import ge, gt, le, optional
 
-from chainapi.core.http import is_header_name
+from chainapi._http.message import is_header_name
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.faults import Broken, Fault
 

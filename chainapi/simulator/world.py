@@ -24,7 +24,7 @@ from attrs import define
 from msgspec import Struct
 from msgspec.structs import replace
 
-from chainapi.core.http import Request, Response
+from chainapi._http.message import Request, Response
 from chainapi.simulator.account import Account
 from chainapi.simulator.bodies import checked_body, parameters_of, read_body
 from chainapi.simulator.faults import Broken, Fault, Schedule

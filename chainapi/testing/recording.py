@@ -22,10 +22,10 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 from attrs import define, field
 
+from chainapi._http.message import Request, Response
 from chainapi._limits.headers import read_limits
 from chainapi.client.config import trusted
 from chainapi.client.transport import AiohttpTransport, Transport
-from chainapi.core.http import Request, Response
 from chainapi.errors import RecordingError
 from chainapi.session import Session
 from chainapi.testing.masking import TOKEN_NAME, PageTokenNames, Secrets

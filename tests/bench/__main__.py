@@ -22,10 +22,10 @@ import msgspec
 from aiolimiter import AsyncLimiter
 
 from chainapi import ROUTES, MetricPoint, Session
+from chainapi._http.options import Call
+from chainapi._http.query import Query
 from chainapi._limits.gate import Ask, Gate
 from chainapi._limits.headers import read_limits
-from chainapi.core.call import Call
-from chainapi.core.url import Query
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop

@@ -23,7 +23,7 @@ MADE = "from chainapi import Session; session = Session(data_base_url='https://x
 FIRST_PAGE = """
 import asyncio
 from chainapi import Session
-from chainapi.core.http import Response
+from chainapi._http.message import Response
 
 class Answers:
     async def send(self, request):

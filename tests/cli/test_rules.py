@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from chainapi import ROUTES, Limit
+from chainapi._http.query import query_params
 from chainapi._limits.view import PLANS, QuotaSnapshot
 from chainapi.cli.common import Plan
 from chainapi.cli.estimate import read_limit
@@ -27,7 +28,6 @@ from chainapi.cli.progress import Progress, waits
 from chainapi.cli.quota import record, tables
 from chainapi.cli.tables import RowTable, print_series
 from chainapi.cli.wording import shell_words, worded
-from chainapi.core.url import query_params
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
 from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown

@@ -111,7 +111,7 @@ async def call(server: RawServer, *, max_attempts: int, transport: AiohttpTransp
     async with Session(
         data_base_url=server.origin, api_key=KEY, max_attempts=max_attempts, timeout=10, transport=transport
     ) as session:
-        session.connection.settings.jitter = lambda: 0.0
+        session.connection.retries.jitter = lambda: 0.0
         return await session.data.get("/v1/x")
 
 

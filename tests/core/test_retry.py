@@ -1,33 +1,54 @@
-"""Retry policy: waits between attempts, their number, and the session's budget."""
+"""Retry rules: pauses between attempts, their number, and the session's budget."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi.core.retry import RetryBudget, RetryPolicy, RetryState
+from chainapi._http.retry import Failure, RetryBudget, RetryPolicy, Tries, pause_after
+from chainapi._limits.verdict import Verdict
+from chainapi.errors import (
+    APITimeoutError,
+    RateLimitedError,
+    ServerError,
+)
 
 pytestmark = pytest.mark.rule
 
-SECONDS = st.floats(0, 1e6)
+FAULT: Failure = ServerError(503, "Service Unavailable", ())
+REFUSAL: Failure = RateLimitedError(429, "Too Many Requests", ())
+ENDLESS = RetryPolicy(1_000)
+LATE: Failure = APITimeoutError("no whole answer within 30 s")
 
 
-def waits(policy: RetryPolicy, count: int, jitter: float, asked: float | None = None) -> list[float]:
-    """Return the waits after the first `count` faults of a call."""
-    tries, drawn = RetryState(), []
-    for _ in range(count):
-        tries.fault(policy)
-        drawn.append(policy.backoff(tries, jitter, asked))
-    return drawn
+class Failing:
+    """A call whose attempts fail, with a budget of its own unless one is given."""
+
+    def __init__(self, policy: RetryPolicy = ENDLESS, budget: RetryBudget | None = None) -> None:
+        self.policy = policy
+        self.budget = RetryBudget(1e9) if budget is None else budget
+        self.tries = Tries()
+
+    def pause(self, failure: Failure = FAULT, jitter: float = 1.0, **named: Any) -> float | None:
+        """Return the pause after one more failed attempt."""
+        return pause_after(failure, self.tries, self.policy, self.budget, jitter=jitter, **named)
+
+
+def pauses(policy: RetryPolicy, count: int, jitter: float) -> list[float | None]:
+    """Return the pauses after the first `count` faults of a call."""
+    call = Failing(policy)
+    return [call.pause(jitter=jitter) for _ in range(count)]
 
 
 def test_the_exact_series() -> None:
-    """Waits without jitter double from twice the base to the cap."""
-    assert waits(RetryPolicy(), 7, 1.0) == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
-    assert waits(RetryPolicy(base=0.1, cap=1.0), 5, 1.0) == [0.2, 0.4, 0.8, 1.0, 1.0]
-    assert waits(RetryPolicy(), 4, 0.5) == [0.5, 1.0, 2.0, 4.0]
-    assert waits(RetryPolicy(), 3, 0.0) == [0.0, 0.0, 0.0]
+    """Pauses without jitter double from twice the base to the cap."""
+    assert pauses(RetryPolicy(9), 7, 1.0) == [1.0, 2.0, 4.0, 8.0, 16.0, 20.0, 20.0]
+    assert pauses(RetryPolicy(9, base=0.1, cap=1.0), 5, 1.0) == [0.2, 0.4, 0.8, 1.0, 1.0]
+    assert pauses(RetryPolicy(9), 4, 0.5) == [0.5, 1.0, 2.0, 4.0]
+    assert pauses(RetryPolicy(9), 3, 0.0) == [0.0, 0.0, 0.0]
 
 
 @given(
@@ -35,41 +56,50 @@ def test_the_exact_series() -> None:
     jitter=st.floats(0, 1, exclude_max=True),
     base=st.floats(0.001, 100),
     cap=st.floats(0.001, 1_000),
+    asked=st.just(0.0) | st.floats(0, 1e6),
 )
-def test_a_wait_lies_between_nothing_and_the_cap(faults: int, jitter: float, base: float, cap: float) -> None:
-    """A wait is between 0 and `cap` seconds after any number of failures."""
-    policy = RetryPolicy(base=base, cap=cap)
-    wait = policy.backoff(RetryState(faults=faults), jitter)
-    assert 0.0 <= wait <= cap
-    assert wait <= base * 2.0 ** min(faults, 900)
-
-
-@given(jitter=st.floats(0, 1, exclude_max=True), asked=SECONDS, faults=st.integers(1, 20))
-def test_a_requested_wait_is_kept(jitter: float, asked: float, faults: int) -> None:
-    """Retry-After is a lower bound of the wait, above the cap too."""
-    policy = RetryPolicy()
-    tries = RetryState(faults=faults)
-    assert policy.backoff(tries, jitter, asked) == max(asked, policy.backoff(tries, jitter))
-
-
-@pytest.mark.parametrize(("max_attempts", "refusals"), [(1, 0), (2, 5), (5, 20)])
-def test_refusals_weigh_less(max_attempts: int, refusals: int) -> None:
-    """Policies allow five 429s for each attempt past the first."""
-    policy, tries = RetryPolicy(max_attempts), RetryState()
-    assert policy.max_refusals == refusals
-    left = [tries.refused(policy) for _ in range(refusals + 1)]
-    assert left == [True] * refusals + [False]
-    assert tries.refusals == refusals + 1
+def test_a_pause_lies_between_what_is_asked_and_the_cap(
+    faults: int, jitter: float, base: float, cap: float, asked: float
+) -> None:
+    """A pause is at most `cap` seconds after any number of faults, and never less than Retry-After."""
+    call = Failing(RetryPolicy(10**10, base, cap))
+    call.tries.faults = faults
+    pause = call.pause(jitter=jitter, asked=asked)
+    assert pause is not None
+    assert asked <= pause <= max(asked, min(cap, base * 2.0 ** min(faults + 1, 900)))
 
 
 def test_faults_and_refusals_are_counted_apart() -> None:
     """429s use up none of the attempts that are kept for faults."""
-    policy, tries = RetryPolicy(2), RetryState()
-    assert [tries.refused(policy) for _ in range(5)] == [True] * 5
-    assert tries.fault(policy)
-    assert not tries.refused(policy)
-    assert not tries.fault(policy)
-    assert (tries.faults, tries.refusals) == (2, 6)
+    call = Failing(RetryPolicy(2))
+    assert [call.pause(REFUSAL, verdict=Verdict.QUOTA) for _ in range(5)] == [0.0] * 5
+    assert call.pause() == 1.0
+    assert call.pause(REFUSAL, verdict=Verdict.QUOTA) is None
+    assert call.pause() is None
+    assert (call.tries.faults, call.tries.refusals) == (2, 6)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "max_wait", "attempts", "allowed"),
+    [
+        (Verdict.QUOTA, None, 1, 0),
+        (Verdict.QUOTA, None, 2, 5),
+        (Verdict.QUOTA, None, 5, 20),
+        (Verdict.ROUTE, None, 5, 4),
+        (Verdict.TOO_EXPENSIVE, None, 5, 0),
+        (Verdict.UNANNOUNCED, 60.0, 5, 20),
+        (Verdict.UNANNOUNCED, None, 1, 0),
+        (Verdict.UNANNOUNCED, None, 5, 1_000),
+    ],
+)
+def test_the_verdict_decides_how_many_refusals(
+    verdict: Verdict, max_wait: float | None, attempts: int, allowed: int
+) -> None:
+    """Five 429s of the whole quota weigh as much as an attempt; a limit that nobody announces is tried on."""
+    call = Failing(RetryPolicy(attempts))
+    found = [call.pause(REFUSAL, verdict=verdict, max_wait=max_wait) for _ in range(1_000)]
+    assert found == [0.0] * allowed + [None] * (1_000 - allowed)
+    assert call.budget.level == 1e9
 
 
 @given(
@@ -79,38 +109,26 @@ def test_faults_and_refusals_are_counted_apart() -> None:
 def test_the_level_stays_between_nothing_and_the_capacity(
     capacity: float, steps: list[tuple[str, bool]]
 ) -> None:
-    """The budget's level stays from 0 to the capacity; refused retries are free."""
+    """The level stays from 0 to the capacity; a success gives back what its retries cost, without them 1."""
     budget = RetryBudget(capacity)
     assert budget.level == capacity
     for outcome, timed_out in steps:
-        before = budget.level
-        spent = None if outcome == "first" else budget.spend(timed_out=timed_out)
-        if spent is not None:
-            assert spent == (10.0 if timed_out else 5.0)
-            assert budget.level == before - spent
+        call, before, cost = Failing(budget=budget), budget.level, 10.0 if timed_out else 5.0
+        if outcome != "first" and call.pause(LATE if timed_out else FAULT) is None:
+            assert budget.level == before < cost
         elif outcome != "first":
-            assert budget.level == before < (10.0 if timed_out else 5.0)
+            assert budget.level == before - cost
+            assert call.tries.spent == cost
         if outcome != "lost":
-            budget.succeeded(spent or 0.0)
+            level = budget.level
+            budget.succeeded(call.tries.spent)
+            assert budget.level == min(capacity, level + (call.tries.spent or 1.0))
         assert 0.0 <= budget.level <= capacity
 
 
 def test_an_outage_ends_the_retries() -> None:
     """An outage allows 100 retries for all calls together, 50 if they time out."""
-    for timed_out, retries in ((False, 100), (True, 50)):
-        budget = RetryBudget()
-        assert sum(budget.spend(timed_out=timed_out) is not None for _ in range(1_000)) == retries
-        assert budget.spend(timed_out=timed_out) is None
-
-
-def test_success_gives_back() -> None:
-    """A retry that succeeds refunds its cost; a first attempt that succeeds adds 1."""
-    budget = RetryBudget(20.0)
-    costs = [budget.spend(timed_out=True), budget.spend(timed_out=False)]
-    assert (costs, budget.level) == ([10.0, 5.0], 5.0)
-    budget.succeeded(5.0)
-    assert budget.level == 10.0
-    budget.succeeded(0.0)
-    assert budget.level == 11.0
-    budget.succeeded(50.0)
-    assert budget.level == 20.0
+    for failure, retries in ((FAULT, 100), (LATE, 50)):
+        call = Failing(budget=RetryBudget())
+        assert sum(call.pause(failure) is not None for _ in range(900)) == retries
+        assert call.pause(failure) is None

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from yarl import URL
 
 from chainapi._api.routes import route_name
-from chainapi.core.url import (
+from chainapi._http.query import (
     MAX_PAGE_SIZE,
     MAX_SEGMENT,
     Query,

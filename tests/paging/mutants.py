@@ -19,6 +19,7 @@ from msgspec.structs import replace
 
 from chainapi import Checkpoint, Page, Pages
 from chainapi._api.source import ListSource
+from chainapi._http.options import Call
 from chainapi._paging import given
 from chainapi._paging.checkpoint import Watermark
 from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbours
@@ -26,7 +27,6 @@ from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.rows import RowsOfPage
 from chainapi._paging.runner import WalkRunner
 from chainapi._paging.walk import Answer, Fetch, Fetched, LoopGuard, PageToken, State, Walk
-from chainapi.core.call import Call
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
 

@@ -19,9 +19,9 @@ from aiohttp.connector import Connection
 from msgspec import Struct
 from yarl import URL
 
+from chainapi._http.message import Request, Response
 from chainapi.client.transport.connector import NO_TIMEOUT
 from chainapi.client.transport.responses import Responses
-from chainapi.core.http import Request, Response
 from chainapi.core.private import Private
 
 __all__ = ["DirectSender"]

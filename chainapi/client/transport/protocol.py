@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from chainapi.core.http import Request, Response
+from chainapi._http.message import Request, Response
 
 __all__ = ["Transport"]
 

@@ -12,8 +12,8 @@ import aiohttp
 from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 
+from chainapi._http.message import Response
 from chainapi.client.transport.faults import Fault
-from chainapi.core.http import Response
 from chainapi.errors import ResponseTooLargeError
 
 __all__ = ["Responses"]

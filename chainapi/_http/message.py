@@ -1,20 +1,16 @@
-"""HTTP requests and responses as values, and readings of statuses and bodies.
-
-The readings need no decoder.
-"""
+"""HTTP requests and responses as values. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from http import HTTPStatus
 from typing import TypeGuard
 
 from msgspec import Struct, field
 
 from chainapi.core.private import Private
 
-__all__ = ["Request", "Response", "is_header_name", "is_markup", "reason_phrase", "request_id"]
+__all__ = ["Request", "Response", "SentAt", "is_header_name", "is_markup", "request_id"]
 
 # Headers with the id that a service or the proxy before it gave to a request, the usual one first.
 _REQUEST_ID = ("x-request-id", "request-id", "x-amzn-requestid", "x-correlation-id", "cf-ray")
@@ -55,15 +51,15 @@ class Response(Private, Struct, frozen=True):
         return f"Response(status={self.status!r}, body=<{len(self.body)} bytes>)"
 
 
-def reason_phrase(status: int) -> str:
-    """Return the standard phrase of a status; empty for an unknown status.
+class SentAt(Struct, frozen=True):
+    """Time at which an answered request was sent, in seconds.
 
-    An example is ``Not Found``.
+    It is given on the loop's clock, and in Unix time. `call` is the number of its call.
     """
-    try:
-        return HTTPStatus(status).phrase
-    except ValueError:
-        return ""
+
+    at: float
+    wall: float
+    call: int | None = None
 
 
 def request_id(headers: Mapping[str, str]) -> str | None:

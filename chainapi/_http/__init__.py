@@ -1,0 +1,1 @@
+"""One request: HTTP messages, attempts and retries, caches, and the transport."""
