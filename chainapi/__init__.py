@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from chainapi._paging.page import MetricPage, Page
     from chainapi._paging.pages import Pages
     from chainapi.client.cache import Cache, CacheStore, MemoryStore
-    from chainapi.client.config import Provider
+    from chainapi.client.config import LimiterOptions, Provider
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
@@ -35,6 +35,7 @@ __all__ = [
     "Failure",
     "Invalid",
     "Limit",
+    "LimiterOptions",
     "MemoryStore",
     "MetricPage",
     "MetricPoint",
@@ -58,6 +59,7 @@ _MODULES = {
     "Failure": "_paging.merge",
     "Invalid": "models.invalid",
     "Limit": "_limits.view",
+    "LimiterOptions": "client.config",
     "MemoryStore": "client.cache",
     "MetricPage": "_paging.page",
     "MetricPoint": "models.metrics",

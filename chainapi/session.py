@@ -4,29 +4,28 @@ from __future__ import annotations
 
 import os
 import random
-import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
-from datetime import timedelta
 from functools import partial
 from math import inf
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Never, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
+
+from attrs import fields
 
 from chainapi._api.view import SessionView
 from chainapi._hints import AsyncContextOnly
 from chainapi._text import quoted
 from chainapi.client.config import (
+    LimiterOptions,
     Provider,
     Secret,
     Unconfigured,
     plans,
     resolve,
-    trusted,
 )
-from chainapi.client.transport import MAX_BODY, AiohttpTransport, Transport
+from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.core.arguments import (
-    boolean,
     function,
     one_of,
     refuse_unknown,
@@ -34,7 +33,6 @@ from chainapi.core.arguments import (
     tag_of,
     whole_number,
 )
-from chainapi.core.duration import DAY
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -51,7 +49,7 @@ __all__ = ["Session"]
 
 DEFAULT_TIMEOUT = 30.0  # seconds
 DEFAULT_MAX_ATTEMPTS = 5
-DEFAULT_MAX_STOP = DAY  # no known window is longer
+DEFAULT_LIMITER = LimiterOptions()
 
 
 class Session(AsyncContextOnly, SessionView):
@@ -63,13 +61,12 @@ class Session(AsyncContextOnly, SessionView):
 
     Args:
         provider: a deployment of the services, or its name: "public" is `Provider.PUBLIC`. By default the
-            variable CHAINAPI_PROVIDER, or else the specification's, whose addresses you give. The next four
-            arguments take precedence.
+            variable CHAINAPI_PROVIDER, or else the specification's, whose addresses you give. The next two
+            arguments take precedence. It has the lifetime of page tokens too, and the header of the key.
         metrics_base_url: address of the Metrics API; by default the variable CHAINAPI_METRICS_BASE_URL.
         data_base_url: address of the Data API, https or loopback; by default CHAINAPI_DATA_BASE_URL.
         api_key: key of the Data API, sent to its origin only; by default CHAINAPI_API_KEY. The public service
             answers without a key too, at a lower rate.
-        api_key_header: name of the header of the key; by default CHAINAPI_API_KEY_HEADER.
         timeout: seconds for one attempt, from sending to the last byte.
         max_attempts: requests for one call; 1 disables retries.
         max_wait: seconds that a call may wait for quota; None waits as long as the service requires.
@@ -78,7 +75,6 @@ class Session(AsyncContextOnly, SessionView):
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
-        page_token_lifetime: age at which a page token is no longer sent (specification, section 8).
         on_expired: "restart" begins the walk again when a token expires, "raise" raises
             PageTokenExpiredError.
         rate: your own limit for each service: a `Limit` of requests, of units with ``units=True``, or an
@@ -89,24 +85,15 @@ class Session(AsyncContextOnly, SessionView):
         plan: your published plan: "unauthenticated", "free", "base", "growth" or "pro", for both services, or
             by service as in ``{"data": "free"}``; by default the variable CHAINAPI_PLAN. It sets the units of
             a minute and a day, until responses contradict it.
-        probe: whether one request may be sent early, to learn when an exhausted quota is available again.
-        max_body: most bytes of a decompressed response; 8 MiB by default.
-        ssl_context: the trusted certificates; by default the authorities of the system, or those in the file
-            SSL_CERT_FILE and the folder SSL_CERT_DIR.
-        max_stop: seconds after which one request is sent although a 429 or a 5xx set a longer wait; a day
-            by default, None waits as long as the service requires.
+        limiter: seldom-used options of the rate limiter.
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender in `quota.spenders`; a call or a stream can have a tag of its own.
         headers: further headers of each request to both services.
-        isolated: whether the session has gates of its own. By default it shares them with all sessions of its
-            event loop that have the same origin (scheme, host and port), key and `transport`.
         share: True shares the quotas with all processes of this user and machine that do so too, the address
             of a Redis server (``redis://``) with all that name it; by default the variable CHAINAPI_SHARE.
             Processes share a quota if they have the same origin and key.
-        on_unavailable: "degrade" sends by this process's last part of the quota while the others cannot be
-            reached, "fail" raises ShareUnavailableError.
-        transport: sends the requests; it has `max_body` and certificates of its own, and stays open after the
-            session. None uses aiohttp.
+        transport: sends the requests, and stays open after the session; None uses an `AiohttpTransport` of
+            its own. An `AiohttpTransport` takes the largest response, certificates and a proxy.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
         on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
         telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses those of the process, if
@@ -124,28 +111,21 @@ class Session(AsyncContextOnly, SessionView):
         metrics_base_url: str | None = None,
         data_base_url: str | None = None,
         api_key: str | None = None,
-        api_key_header: str | None = None,
         timeout: float = DEFAULT_TIMEOUT,
         max_attempts: int = DEFAULT_MAX_ATTEMPTS,
         max_wait: float | None = None,
         max_waiting: int | None = None,
         deadline: float | None = None,
-        page_token_lifetime: timedelta = timedelta(hours=24),
         on_expired: Literal["restart", "raise"] = "restart",
         rate: Limit | AsyncLimiter | None = None,
         max_in_flight: int | None = None,
         limits: Mapping[str, Sequence[Limit]] | None = None,
         plan: str | Mapping[str, str] | None = None,
-        probe: bool = True,
-        max_body: int | None = None,
-        ssl_context: ssl.SSLContext | None = None,
-        max_stop: float | None = DEFAULT_MAX_STOP,
+        limiter: LimiterOptions = DEFAULT_LIMITER,
         priority: int = 0,
         tag: str = "",
         headers: Mapping[str, str] | None = None,
-        isolated: bool = False,
         share: bool | str | Carrier | None = None,
-        on_unavailable: Literal["degrade", "fail"] = "degrade",
         transport: Transport | None = None,
         now: Callable[[], float] = time.time,
         on_event: Callable[[Event], None] | None = None,
@@ -156,16 +136,17 @@ class Session(AsyncContextOnly, SessionView):
 
         key = None if api_key is None else Secret(api_key)
         del api_key  # later tracebacks do not show it among the variables
-        refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
+        _refuse_unknown(unknown)
         observer = parts.telemetry_of(telemetry)
         emit = parts.Emitter(
             *(() if observer is None else (observer.on_event,)),
             *(() if on_event is None else (function("on_event", on_event),)),
         )
-        lifetime = _lifetime(page_token_lifetime)
         one_of("on_expired", on_expired, ("restart", "raise"))
-        reached = _transport(transport, max_body=max_body, ssl_context=ssl_context)
-        longest = inf if max_stop is None else seconds_of("max_stop", max_stop)
+        reached = _transport(transport)
+        if not isinstance(limiter, LimiterOptions):
+            raise ConfigurationError(f"limiter={quoted(limiter)} must be a chainapi.LimiterOptions")
+        longest = inf if limiter.max_stop is None else limiter.max_stop
         retries = parts.Retries(random.random, longest)
         given = {
             "timeout": seconds_of("timeout", timeout),  # of a view, None is the session's
@@ -182,7 +163,7 @@ class Session(AsyncContextOnly, SessionView):
             parts.Member,
             rate=_rate(rate),
             max_in_flight=None if max_in_flight is None else whole_number("max_in_flight", max_in_flight),
-            probe=boolean("probe", probe),
+            probe=limiter.probe,
             max_stop=longest,
             now=function("now", now),
             tag=tag_of(tag),
@@ -195,7 +176,6 @@ class Session(AsyncContextOnly, SessionView):
                 metrics_base_url=metrics_base_url,
                 data_base_url=data_base_url,
                 api_key=None if key is None else key.reveal(),
-                api_key_header=api_key_header,
             )
         except ConfigurationError as error:
             raise error.with_traceback(None) from None  # its frames have the key
@@ -209,11 +189,8 @@ class Session(AsyncContextOnly, SessionView):
                     on_wait=events.on_wait, on_plan=events.on_plan, limits=known.get(name, ())
                 )
                 services[name] = make_service(config, member=member, events=events)
-        sharing = one_of("on_unavailable", on_unavailable, ("degrade", "fail"))
-        gates = _gates(transport, boolean("isolated", isolated), share, sharing, rate)
-        connection = parts.Connection(
-            services, reached, transport is None, retries, gates, lifetime, on_expired
-        )
+        gates = _gates(transport, limiter, share, rate)
+        connection = parts.Connection(services, reached, transport is None, retries, gates, on_expired)
         super().__init__(connection, options)
         if observer is not None:
             observer.observe(connection)
@@ -249,21 +226,39 @@ class Session(AsyncContextOnly, SessionView):
 
 
 _ARGUMENTS = tuple(name for name in Session.__init__.__annotations__ if name not in ("unknown", "return"))
+# Arguments of the values of some arguments.
+_INNER = {
+    "provider": (Provider, [one.name for one in fields(Provider)]),
+    "transport": (AiohttpTransport, AiohttpTransport.__init__.__annotations__),
+    "limiter": (LimiterOptions, [one.name for one in fields(LimiterOptions)]),
+}
+
+
+def _refuse_unknown(unknown: dict[str, Any]) -> None:
+    for argument, (owner, names) in _INNER.items():
+        for name in unknown.keys() & {*names}:
+            unknown.clear()  # a traceback shows it
+            raise ConfigurationError(
+                f"Session got an unknown argument {name!r}; {owner.__name__} takes it: write"
+                f" Session({argument}={owner.__name__}({name}=...))"
+            )
+    refuse_unknown(unknown, _ARGUMENTS, "Session", unknown)
 
 
 def _gates(
     transport: Transport | None,
-    isolated: bool,
+    limiter: LimiterOptions,
     share: bool | str | Carrier | None,
-    on_unavailable: Literal["degrade", "fail"],
     rate: Limit | AsyncLimiter | None,
 ) -> Gates:
     from chainapi._api import parts
 
-    if isolated and share:
+    if limiter.isolated and share:
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
-    if isolated:
+    if limiter.isolated:
         return parts.OwnGates()
+    if type(transport) is AiohttpTransport:
+        transport = None  # it leads to the same servers as that of any other session
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return parts.LoopGates(transport)
     from chainapi.share.participant import rate_of  # imported here: most sessions share nothing
@@ -274,7 +269,7 @@ def _gates(
         return parts.LoopGates(transport)
     if rate is not None:
         rate_of(rate)  # raises now what would otherwise fail at the first request
-    return SharedGates(choice, on_unavailable)
+    return SharedGates(choice, limiter.on_unavailable)
 
 
 def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
@@ -287,26 +282,14 @@ def _rate(value: Limit | AsyncLimiter | None) -> Limit | AsyncLimiter | None:
     return value
 
 
-def _transport(
-    given: Transport | None, *, max_body: int | None, ssl_context: ssl.SSLContext | None
-) -> Transport:
+def _transport(given: Transport | None) -> Transport:
     if given is None:
-        cap = MAX_BODY if max_body is None else max_body
-        return AiohttpTransport(max_body=cap, ssl_context=trusted(ssl_context))
-    for name, value in (("max_body", max_body), ("ssl_context", ssl_context)):
-        if value is not None:
-            raise ConfigurationError(f"{name}= has no effect beside transport=: set it on that transport")
+        return AiohttpTransport()
     if not callable(getattr(given, "send", None)):
         raise ConfigurationError(
             f"transport={quoted(given)} must have the methods of a chainapi.transport.Transport"
         )
     return given
-
-
-def _lifetime(value: object) -> float:
-    if not isinstance(value, timedelta) or value <= timedelta(0):
-        raise ConfigurationError(f"page_token_lifetime={quoted(value)} must be a timedelta above 0")
-    return value.total_seconds()
 
 
 def _limits(limits: object, plans: Mapping[str, str]) -> Mapping[str, Sequence[Limit]]:

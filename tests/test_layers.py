@@ -76,10 +76,11 @@ PURE_NAMES = {  # of modules that are not pure as a whole
 }
 CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urandom", "uuid4", "uuid1"}
 
-# The simulator is a service: it shares with the client what crosses the wire, the errors, and the records of
-# routes and models.
+# The simulator is a service: it shares with the client what crosses the wire, the errors, the records of
+# routes and models, and the settings that lead a session to it.
 SHARED_WITH_SIMULATOR = {
     "errors",
+    "client.config",
     "_http.message",
     "models",
     "_api.catalogue",

@@ -27,6 +27,7 @@ from chainapi.errors import (
     AuthenticationError,
     ChainAPIError,
     ConfigurationError,
+    ConnectError,
     DecodeError,
     PermissionDeniedError,
     RedirectError,
@@ -244,7 +245,6 @@ MISTAKES: list[dict[str, Any]] = [
     {"api_kye": KEY},
     {"key": KEY, "timout": 1},
     {"max_body": 0},
-    {"ssl_context": "own.pem"},
     {"data_base_url": "ftp://example.com"},
     {"provider": Provider(api_key_header="bad header")},
     {"max_attempts": 0},
@@ -576,7 +576,7 @@ async def test_each_session_sends_its_own_key() -> None:
 async def test_environment_decides_nothing_about_the_way(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    """Proxies and .netrc of the environment are ignored."""
+    """Proxies and .netrc of the environment are ignored, and an error says how to give a proxy."""
     (tmp_path / ".netrc").write_text("machine 127.0.0.1 login me password mine\n")
     (tmp_path / ".netrc").chmod(0o600)
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -588,7 +588,26 @@ async def test_environment_decides_nothing_about_the_way(
         async with keyed(each(http(b'"direct"'))) as (session, server, _):
             assert await session.data.get("/v1/x") == "direct"
             assert "authorization" not in server.requests[0].headers
+            gone = server.origin
         assert proxy.connections == 0
+        async with Session(data_base_url=gone, api_key=KEY, max_attempts=1) as session:
+            with pytest.raises(ConnectError, match="HTTP_PROXY is set, but not read: give proxy= to Aiohttp"):
+                await session.data.get("/v1/x")
+        async with (
+            AiohttpTransport(proxy=proxy.origin.replace("//", "//me:secret@")) as transport,
+            Session(data_base_url=gone, api_key=KEY, transport=transport) as session,
+        ):
+            assert await session.data.get("/v1/x") == "detour"
+        assert proxy.requests[0].target == f"{gone}/v1/x"
+
+
+def test_an_impossible_proxy_is_refused_without_showing_its_password() -> None:
+    """A proxy that is no address of HTTP is refused."""
+    for proxy in ("socks5://me:secret@host:1", "http://", "me:secret@host", "http://[secret", 5):
+        options: dict[str, Any] = {"proxy": proxy}
+        with pytest.raises(ConfigurationError, match=r"^proxy= must be an address such as http") as caught:
+            AiohttpTransport(**options)
+        assert "secret" not in str(caught.value)
 
 
 @pytest.mark.adapter

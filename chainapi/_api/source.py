@@ -63,7 +63,7 @@ def open_list(
     source = ListSource(connection, service, route, query, options, call_options, endpoint, start.range)
     known = replace(start, watermark=None, rows=0) if start.following else start
     given = given_by(route, known, None if endpoint is None else endpoint.identity)
-    lifetime, on_expired = connection.page_token_lifetime, connection.on_expired
+    lifetime, on_expired = service.endpoint.page_token_lifetime, connection.on_expired
     return Walk(source.facts, given, start, lifetime, on_expired), source
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import Annotated, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
 
 from attrs import AttrsInstance, asdict, frozen
 from cyclopts import App, Parameter
@@ -21,8 +21,12 @@ from chainapi._paging.pages import Pages
 from chainapi._version import __version__
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
+from chainapi.client.transport import MAX_BODY, AiohttpTransport
 from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.session import DEFAULT_TIMEOUT, Session
+
+if TYPE_CHECKING:
+    from chainapi.core.events import Event
 
 __all__ = [
     "DEFAULTS",
@@ -100,27 +104,40 @@ class ConnectionOptions:
             which needs addresses.
         metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
         data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
-        api_key_header: Name of the header of the key, instead of CHAINAPI_API_KEY_HEADER.
         plan: Published plan of the key, instead of CHAINAPI_PLAN.
         max_wait: Seconds that a page may wait for the rate limit; unlimited by default.
         timeout: Seconds for one request.
         deadline: Seconds for a page with its waits and retries.
         max_body: Most bytes of a decompressed response; 8 MiB by default.
+        proxy: Address of an HTTP proxy.
 
     """
 
     provider: Deployment | None = None
     metrics_base_url: str | None = None
     data_base_url: str | None = None
-    api_key_header: str | None = None
     plan: Plan | None = None
     max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
     deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    max_body: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    max_body: Annotated[int, Parameter(validator=Number(gte=1))] = MAX_BODY
+    proxy: str | None = None
 
 
 DEFAULTS = ConnectionOptions()
+
+
+@asynccontextmanager
+async def session_of(
+    terminal: Terminal, connection: ConnectionOptions, on_event: Callable[[Event], None]
+) -> AsyncIterator[Session]:
+    """Open the session of a command."""
+    given: dict[str, Any] = {**asdict(connection), "on_event": on_event}
+    reached = {name: given.pop(name) for name in ("max_body", "proxy")}
+    async with AsyncExitStack() as opened:
+        if reached != {"max_body": MAX_BODY, "proxy": None}:
+            given["transport"] = await opened.enter_async_context(AiohttpTransport(**reached))
+        yield await opened.enter_async_context(terminal.session(**given))
 
 
 @asynccontextmanager
@@ -131,10 +148,7 @@ async def open_session(
     progress = Progress(asyncio.get_running_loop().time)
     draws = terminal.draws(table=table)
     on_event = progress if draws else terminal.report_wait
-    async with (
-        terminal.session(**asdict(connection), on_event=on_event) as session,
-        AsyncExitStack() as drawn,
-    ):
+    async with session_of(terminal, connection, on_event) as session, AsyncExitStack() as drawn:
         if draws:
             await drawn.enter_async_context(
                 terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)

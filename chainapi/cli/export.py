@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import asdict, frozen
+from attrs import frozen
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
@@ -29,6 +29,7 @@ from chainapi.cli.common import (
     changed,
     command_words,
     refuse,
+    session_of,
     with_page_size,
 )
 from chainapi.cli.export_view import ExportView, Shown
@@ -246,7 +247,7 @@ async def _started(
             yield ExportView(None, dict, terminal.now), distributed
         return
     traffic = Progress(asyncio.get_running_loop().time)
-    async with terminal.session(**asdict(connection), on_event=traffic) as session:
+    async with session_of(terminal, connection, traffic) as session:
 
         def start(name: str, *given: Any, **options: Any) -> Awaitable[ExportResult]:
             return run(method_of(session, name), *given, **options)

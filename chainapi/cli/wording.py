@@ -41,6 +41,8 @@ def worded(error: Exception, advice: str = "") -> str:
 # Advice that has no option: others could see a key, and a command has no class and no timedelta.
 _PYTHON_ALONE = (
     "give api_key= or ",
+    ", or give ssl_context= to AiohttpTransport",
+    " to AiohttpTransport",
     "with storage_options=, or ",
     " pass model= with an attrs class, a dataclass or a Struct,",
     ", or pass model= with an attrs class, a dataclass or a Struct",
@@ -52,8 +54,8 @@ _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 # An argument in a message of Python, such as "max_wait=5 s", "name one with items= (a, b)"; not in a path,
 # such as "lake/format=csv", nor in a quoted value.
 _ARGUMENT = re.compile(
-    r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url|api_key_header)\b=?|(provider|max_wait"
-    r"|timeout|deadline|max_body|items|page_size|limit|format|amounts|fields|lookback|ranges|partition"
+    r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait"
+    r"|timeout|deadline|max_body|proxy|items|page_size|limit|format|amounts|fields|lookback|ranges|partition"
     r"|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
 )
 

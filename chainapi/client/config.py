@@ -10,10 +10,11 @@ import os
 import re
 import ssl
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from functools import lru_cache, partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import ClassVar, NoReturn
+from typing import ClassVar, Literal, NoReturn
 from urllib.parse import quote, urlsplit
 
 from attrs import frozen
@@ -21,9 +22,11 @@ from msgspec import Struct
 
 from chainapi._http.message import is_header_name
 from chainapi._text import quoted
+from chainapi.core.arguments import boolean, one_of, seconds_of
+from chainapi.core.duration import DAY
 from chainapi.errors import ConfigurationError
 
-__all__ = ["Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
+__all__ = ["LimiterOptions", "Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
 
 _NAME = re.compile(r"{(\w+)}")  # of a parameter in a path
 MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
@@ -44,6 +47,7 @@ class Provider:
         api_key_required: whether the Data API refuses requests without a key.
         paths: routes that the deployment has at another path: pairs of the path of the route, with its
             parameters in braces, and the path there, with the same names in braces.
+        page_token_lifetime: age at which a page token is no longer sent (specification, section 8).
 
     """
 
@@ -55,6 +59,7 @@ class Provider:
     api_key_header: str = "x-data-api-key"
     api_key_required: bool = True
     paths: tuple[tuple[str, str], ...] = ()
+    page_token_lifetime: timedelta = timedelta(hours=24)
 
 
 Provider.PUBLIC = Provider(
@@ -65,6 +70,37 @@ Provider.PUBLIC = Provider(
     paths=(("/v1/avg_tps/{chainId}", "/v2/chains/{chainId}/metrics/avgTps"),),
 )
 Provider.NAMES = MappingProxyType({"specification": Provider(), "public": Provider.PUBLIC})
+
+
+@frozen(kw_only=True)
+class LimiterOptions:
+    """Seldom-used options of the rate limiter of a session.
+
+    Attributes:
+        probe: whether one request may be sent early, to learn when an exhausted quota is available again.
+        max_stop: seconds after which one request is sent although a 429 or a 5xx set a longer wait; a day
+            by default, None waits as long as the service requires.
+        isolated: whether the session has limiters of its own. By default it shares them with all sessions of
+            its event loop that have the same origin (scheme, host and port), key and `transport`.
+        on_unavailable: of a quota that processes share: "degrade" sends by this process's last part of the
+            quota while the others cannot be reached, "fail" raises ShareUnavailableError.
+
+    Raises:
+        ConfigurationError: an option is invalid.
+
+    """
+
+    probe: bool = True
+    max_stop: float | None = DAY
+    isolated: bool = False
+    on_unavailable: Literal["degrade", "fail"] = "degrade"
+
+    def __attrs_post_init__(self) -> None:
+        boolean("probe", self.probe)
+        boolean("isolated", self.isolated)
+        one_of("on_unavailable", self.on_unavailable, ("degrade", "fail"))
+        if self.max_stop is not None:
+            seconds_of("max_stop", self.max_stop)
 
 
 class Secret:
@@ -92,8 +128,8 @@ class Secret:
 class ServiceConfig(Struct, frozen=True):
     """Address and key of one service.
 
-    The address has no trailing slash; a service that takes no key has none here. `paths` are those of its
-    `Provider`.
+    The address has no trailing slash; a service that takes no key has none here. `paths` and the seconds of
+    `page_token_lifetime` are those of its `Provider`.
     """
 
     name: str
@@ -101,6 +137,7 @@ class ServiceConfig(Struct, frozen=True):
     key_header: str | None = None
     key: Secret | None = None
     paths: tuple[tuple[str, str], ...] = ()
+    page_token_lifetime: float = DAY
 
     @property
     def origin(self) -> str:
@@ -125,7 +162,6 @@ def resolve(
     metrics_base_url: str | None,
     data_base_url: str | None,
     api_key: str | None,
-    api_key_header: str | None = None,
     environment: Mapping[str, str] = os.environ,
 ) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Return the configuration of the Metrics API and of the Data API.
@@ -142,18 +178,19 @@ def resolve(
     metrics_url = sources.base_url("metrics_base_url", metrics_base_url)
     data_url = sources.base_url("data_base_url", data_base_url)
     key = _api_key(api_key, environment)
-    header = sources.header(api_key_header)
-    paths = _checked_paths(sources.provider.paths)
+    header, paths = sources.header(), _checked_paths(sources.provider.paths)
+    lifetime = _lifetime(sources.provider.page_token_lifetime)
     metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
     data: ServiceConfig | Unconfigured = Unconfigured(_missing("data_base_url"))
     if metrics_url is not None:
-        metrics = ServiceConfig("metrics", metrics_url, paths=paths)
+        metrics = ServiceConfig("metrics", metrics_url, None, None, paths, lifetime)
     if data_url is not None and key is not None:
         _refuse_plain_http(data_url)
-        data = ServiceConfig("data", data_url, header, key, paths)
+        data = ServiceConfig("data", data_url, header, key, paths, lifetime)
     elif data_url is not None:
-        needed = sources.provider.api_key_required
-        data = Unconfigured(_missing("api_key")) if needed else ServiceConfig("data", data_url, paths=paths)
+        data = ServiceConfig("data", data_url, None, None, paths, lifetime)
+        if sources.provider.api_key_required:
+            data = Unconfigured(_missing("api_key"))
     return metrics, data
 
 
@@ -220,6 +257,12 @@ def _checked_paths(paths: object) -> tuple[tuple[str, str], ...]:
     return paths
 
 
+def _lifetime(value: object) -> float:
+    if not isinstance(value, timedelta) or value <= timedelta(0):
+        raise ConfigurationError(f"provider.page_token_lifetime={quoted(value)} must be a timedelta above 0")
+    return value.total_seconds()
+
+
 def _is_pair(pair: object) -> bool:
     return isinstance(pair, tuple) and len(pair) == 2 and all(isinstance(one, str) for one in pair)
 
@@ -236,9 +279,9 @@ class _Sources(Struct, frozen=True):
         name, url = self._first(argument, given)
         return None if url is None else _checked_url(name, url)
 
-    def header(self, given: str | None) -> str:
+    def header(self) -> str:
         """Return the name of the header of the key, checked."""
-        return _header_name(*self._first("api_key_header", given))
+        return _header_name(*self._first("api_key_header", None))
 
     def _first(self, argument: str, given: str | None) -> tuple[str, str | None]:
         """Return the setting that takes precedence: its name for an error, and its value."""

@@ -41,7 +41,6 @@ class Connection:
         owned: whether the transport is closed with the session; that of a user stays open.
         retries: budget and jitter of the retries of all calls.
         gates: source of the gates.
-        page_token_lifetime: age in seconds at which a page token, and a cached page, is not used any more.
         on_expired: what a walk does when its page token has died.
         closed: whether the session is closed.
 
@@ -52,7 +51,6 @@ class Connection:
     owned: bool
     retries: Retries
     gates: Gates
-    page_token_lifetime: float
     on_expired: Literal["restart", "raise"]
     closed: bool = field(default=False, init=False)
     _limits: WeakValueDictionary[Hashable, WaitingLimit] = field(
@@ -153,7 +151,7 @@ class Connection:
             from chainapi.client.reuse import ResponseReuse, name_of  # most sessions reuse no response
 
             through = name_of(self.transport)
-            self._reuse = ResponseReuse(self._run, self.page_token_lifetime, through)
+            self._reuse = ResponseReuse(self._run, through)
         return self._reuse.call(service, call, decode, began)
 
     def _run(

@@ -131,13 +131,11 @@ class ResponseReuse:
 
     Attributes:
         run: sends a request.
-        page_token_lifetime: age in seconds from which on a cached response is not used.
         through: name of the transport, see `name_of`.
 
     """
 
     run: Run
-    page_token_lifetime: float
     through: str
     _coalescer: Coalescer[Exchange] = field(factory=Coalescer[Exchange], init=False)
 
@@ -157,7 +155,7 @@ class ResponseReuse:
         if stored is None:
             return await self._decoded(request, decode, await self._send(request))
         now, age = asyncio.get_running_loop().time(), service.member.now() - stored.sent
-        use = cache.policy.use(age, self.page_token_lifetime)
+        use = cache.policy.use(age, service.endpoint.page_token_lifetime)
         if (exchange := await self._renewed(use, request)) is not None:
             return await self._decoded(request, decode, exchange)
         if service.events.emit:

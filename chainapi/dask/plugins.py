@@ -70,7 +70,8 @@ class SessionPlugin(WorkerPlugin):
 
         """
         self._carrier = DaskCarrier.of(worker)
-        share = {} if self._arguments.get("isolated") else {"share": self._carrier}
+        limiter = self._arguments.get("limiter")
+        share = {} if limiter is not None and limiter.isolated else {"share": self._carrier}
         self.session = Session(**{**share, **self._arguments})
 
     async def teardown(self, worker: Any) -> None:

@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
+from chainapi.client.config import Provider
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault
@@ -146,13 +147,15 @@ class Simulator(Settings):
 
         ``Session(**simulator.arguments())`` needs no running server.
         """
-        return {
+        arguments: dict[str, Any] = {
             "metrics_base_url": self.metrics_base_url,
             "data_base_url": self.data_base_url,
             "api_key": self.api_key,
-            "api_key_header": self.api_key_header,
             "transport": self.transport(),
         }
+        if self.api_key_header != API_KEY_HEADER:
+            arguments["provider"] = Provider(api_key_header=self.api_key_header)
+        return arguments
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables that point a session at this simulator.

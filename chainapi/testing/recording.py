@@ -24,7 +24,6 @@ from attrs import define, field
 
 from chainapi._http.message import Request, Response
 from chainapi._limits.headers import read_limits
-from chainapi.client.config import trusted
 from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.errors import RecordingError
 from chainapi.session import Session
@@ -202,7 +201,7 @@ class Recorder:
         if self._given is not None:
             return self._given
         if self._own is None:
-            self._own = AiohttpTransport(ssl_context=trusted(None))
+            self._own = AiohttpTransport()
         return self._own
 
     def _safe(self, response: Response) -> Response:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import ROUTES
+from chainapi import ROUTES, Provider
 from chainapi.models import Invalid
 from chainapi.transport import Request, Response
 from tests.api.test_routes import method_of
@@ -93,7 +93,7 @@ async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
 
     transport = scripted(answer)
     got: list[str] = []
-    async with session_of(transport, page_token_lifetime=timedelta(hours=1)) as session:
+    async with session_of(transport, provider=Provider(page_token_lifetime=timedelta(hours=1))) as session:
         async for subnet in session.data.primary_network.subnets("mainnet", sort_order="asc").items():
             got.append(subnet.subnet_id)
             if len(got) == 3:

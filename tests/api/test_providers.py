@@ -90,7 +90,6 @@ async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -
             "https://argument.test",
             "x-provider",
         ),
-        ({"api_key_header": "x-argument"}, "https://variable.test", "x-argument"),
     ]
     for options, address, header in cases:
         _, data = await sent(**options)

@@ -189,7 +189,6 @@ def test_rows_keep_every_digit() -> None:
     ("error", "message"),
     [
         (ConfigurationError("data_base_url is empty"), "--data-base-url is empty"),
-        (ConfigurationError("api_key_header is no valid"), "--api-key-header is no valid"),
         (ConfigurationError("max_wait='x' must be"), "--max-wait 'x' must be"),
         (ConfigurationError("lake/format=csv/ is no file"), "lake/format=csv/ is no file"),
         (QuotaWaitError(1.0, retry_after=9.0, max_wait=5.0), "in 9.0 s, later than --max-wait 5 s allows"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from chainapi import LimiterOptions
 from chainapi.errors import (
     APIStatusError,
     APITimeoutError,
@@ -54,7 +55,7 @@ class Script:
 async def outcome(*answers: Response | Exception | None, **options: Any) -> tuple[Script, Any]:
     """Return the transport after one call, and the result or error."""
     script = Script([*answers])
-    async with reaching(script, **{"isolated": True, **options}) as session:
+    async with reaching(script, **{"limiter": LimiterOptions(isolated=True), **options}) as session:
         try:
             return script, await session.data.get("/v1/x")
         except ChainAPIError as error:

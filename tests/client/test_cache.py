@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import define, field
 
-from chainapi import Cache, CacheStore, MemoryStore, Session
+from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session
 from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.errors import (
     APIConnectionError,
@@ -292,7 +292,7 @@ async def test_the_age_of_a_token_counts_from_its_request() -> None:
     async with Session(
         **sim.arguments(),
         now=unix,
-        page_token_lifetime=lifetime,
+        provider=Provider(page_token_lifetime=lifetime),
     ) as session:
         view = session.with_options(cache=kept(1e6))
         await view.data.evm.blocks(43114, page_size=10).collect(limit=10)
@@ -496,7 +496,7 @@ async def test_bytes_of_others_are_no_response() -> None:
         (key,) = store.entries
         store.entries[key] = b"other"
         assert await number(view) == 2
-        async with opened(server, now=lambda: unix() + 60, isolated=True) as ahead:
+        async with opened(server, now=lambda: unix() + 60, limiter=LimiterOptions(isolated=True)) as ahead:
             store.entries.clear()
             assert await number(ahead.with_options(cache=cache)) == 3
         assert await number(view) == 4

@@ -34,7 +34,6 @@ def resolved(
     metrics_base_url: str | None = None,
     data_base_url: str | None = None,
     api_key: str | None = None,
-    api_key_header: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> tuple[ServiceConfig | Unconfigured, ServiceConfig | Unconfigured]:
     """Resolve in an empty environment, unless one is given."""
@@ -43,7 +42,6 @@ def resolved(
         metrics_base_url=metrics_base_url,
         data_base_url=data_base_url,
         api_key=api_key,
-        api_key_header=api_key_header,
         environment={} if environment is None else environment,
     )
 
@@ -354,7 +352,7 @@ def test_the_variable_names_a_deployment_that_everything_else_replaces() -> None
 
 
 def test_the_header_of_the_key_may_be_named_alone() -> None:
-    """An argument or a variable replaces the header of a deployment, an argument that of a provider too."""
+    """A variable replaces the header of a deployment, but for that of a provider that is given."""
     variable = {"CHAINAPI_API_KEY_HEADER": "X-Variable"}
     provider = Provider(api_key_header="X-Provider")
     cases: list[tuple[str, dict[str, Any]]] = [
@@ -362,7 +360,6 @@ def test_the_header_of_the_key_may_be_named_alone() -> None:
         ("x-variable", {"environment": variable}),
         ("x-variable", {"environment": {**variable, "CHAINAPI_PROVIDER": "public"}}),
         ("x-provider", {"environment": variable, "provider": provider}),
-        ("x-argument", {"environment": variable, "provider": provider, "api_key_header": "X-Argument"}),
     ]
     for header, arguments in cases:
         assert data_endpoint(**arguments).key_header == header
@@ -373,7 +370,6 @@ def test_wrong_names_are_refused_in_terms_of_their_source() -> None:
     cases: dict[str, dict[str, Any]] = {
         "provider='pubic' is no known deployment: the names are specification, public": {"provider": "pubic"},
         "CHAINAPI_PROVIDER='x' is no known deployment": {"environment": {"CHAINAPI_PROVIDER": "x"}},
-        "api_key_header is no valid header name": {"api_key_header": "x y"},
         "CHAINAPI_API_KEY_HEADER is no valid": {"environment": {"CHAINAPI_API_KEY_HEADER": ""}},
     }
     for message, arguments in cases.items():

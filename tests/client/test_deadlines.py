@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chainapi import ROUTES, Session
+from chainapi import ROUTES, LimiterOptions, Session
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -173,7 +173,9 @@ async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
 async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
     """QuotaWaitError names `max_wait` where that is shorter, else the deadline."""
     for max_wait, deadline, named in ((5.0, 10.0, "max_wait"), (10.0, 5.0, "deadline")):
-        async with session_of(Service((0.0, USED_UP)), max_wait=max_wait, isolated=True) as session:
+        async with session_of(
+            Service((0.0, USED_UP)), max_wait=max_wait, limiter=LimiterOptions(isolated=True)
+        ) as session:
             with pytest.raises(QuotaWaitError, match=named) as caught:
                 await session.data.get(PATH, deadline=deadline)
         assert getattr(caught.value, named) == pytest.approx(5)

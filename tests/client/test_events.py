@@ -11,7 +11,7 @@ import attrs
 import pytest
 
 import chainapi.core.events as events
-from chainapi import Limit, Session, merge
+from chainapi import Limit, LimiterOptions, Session, merge
 from chainapi.core.events import (
     CallBegan,
     CallEnded,
@@ -113,7 +113,7 @@ async def test_wait_for_quota_is_reported() -> None:
         await asyncio.gather(*(session.metrics.avg_tps(43114).collect(limit=1) for _ in range(3)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"rate"}
     heard.clear()
-    async with simulated(simulator, on_event=heard.append, probe=False) as session:
+    async with simulated(simulator, on_event=heard.append, limiter=LimiterOptions(probe=False)) as session:
         await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
     assert {event.reason for event in heard if isinstance(event, WaitBegan)} == {"quota"}
 
@@ -315,7 +315,7 @@ async def test_a_wrong_name_of_a_field_is_an_error_of_its_request() -> None:
         for listen in (None, lambda _: None):
             row = b'{"name": "%s"}' % (b"x" * length)
             service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
-            async with reaching(service, on_event=listen, isolated=True) as session:
+            async with reaching(service, on_event=listen, limiter=LimiterOptions(isolated=True)) as session:
                 pages = session.data.list("/v1/rows", items="rows", **fields)
                 said = r"which .*key= names in the response to GET /v1/rows$"
                 with pytest.raises(DecodeError, match=said) as caught:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from chainapi import ROUTES, Cache, Checkpoint, Pages, Session, merge
+from chainapi import ROUTES, Cache, Checkpoint, LimiterOptions, Pages, Session, merge
 from chainapi.errors import (
     APITimeoutError,
     ArgumentError,
@@ -194,7 +194,7 @@ async def test_requests_have_the_lowest_priority() -> None:
     for arguments, order in (({}, ["9", "4"]), ({"priority": 3}, ["4", "9"]), ({"priority": 0}, ["4", "9"])):
         ledger, _ = ledger_of("blocks", [1], shifts=False)
         ledger.headers, ledger.statuses = {"retry-after": "20"}, [200, 429]
-        async with reaching(ledger, isolated=True) as session:
+        async with reaching(ledger, limiter=LimiterOptions(isolated=True)) as session:
             await blocks(session).first()
             refused = asyncio.ensure_future(blocks(session, page_size=1).first())  # leaves first afterwards
             await asyncio.sleep(1)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, LimiterOptions, Session
 from chainapi._limits.gate import Gate
 from chainapi.client import gates
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
@@ -101,8 +101,8 @@ async def test_isolated_session_has_gates_of_its_own() -> None:
     sim = limited(seed=2)
     transport = sim.transport()
     async with (
-        simulated(sim, transport, isolated=True) as one,
-        simulated(sim, transport, isolated=True) as two,
+        simulated(sim, transport, limiter=LimiterOptions(isolated=True)) as one,
+        simulated(sim, transport, limiter=LimiterOptions(isolated=True)) as two,
         simulated(sim, transport) as three,
     ):
         assert len({gate(one), gate(two), gate(three)}) == 3
@@ -110,7 +110,7 @@ async def test_isolated_session_has_gates_of_its_own() -> None:
         assert three.quota["data"].limit is None
     assert sim.stats.answered[429] > 20
     with pytest.raises(ConfigurationError, match="isolated"):
-        Session(isolated=1)  # type: ignore[arg-type]
+        LimiterOptions(isolated=1)  # type: ignore[arg-type]
 
 
 async def test_session_for_each_request() -> None:
@@ -343,8 +343,12 @@ async def test_max_in_flight_holds_its_own_session_only() -> None:
 async def test_careful_settings_hold_for_all() -> None:
     """probe=False, the longest max_stop and documented limits hold for a whole gate."""
     service = Service()
-    bold = opened(service, max_stop=60.0, limits={"data": [Limit(100)]})
-    careful = opened(service, max_stop=None, probe=False, limits={"data": [Limit(100), Limit(5, per=1.0)]})
+    bold = opened(service, limiter=LimiterOptions(max_stop=60.0), limits={"data": [Limit(100)]})
+    careful = opened(
+        service,
+        limiter=LimiterOptions(max_stop=None, probe=False),
+        limits={"data": [Limit(100), Limit(5, per=1.0)]},
+    )
     quota = gate(bold).quota
     assert (quota.probe, quota.max_stop) == (True, 60.0)
     assert gate(careful).quota is quota

@@ -17,7 +17,7 @@ from typing import Any, cast
 import pytest
 from attrs import define
 
-from chainapi import Checkpoint, MetricPoint, Pages, Provider, Session, merge
+from chainapi import Checkpoint, LimiterOptions, MetricPoint, Pages, Provider, Session, merge
 from chainapi._limits.gate import Ask
 from chainapi.errors import (
     APIStatusError,
@@ -264,15 +264,15 @@ async def test_cancelled_walk_goes_on_where_it_was() -> None:
 async def test_a_request_leaves_after_max_stop_whatever_the_status() -> None:
     """A call waits for `max_stop` at most, a day by default, although the service requests months."""
     failures = []
-    for options, waited in (({"max_stop": 60.0}, 60.0), ({}, 86_400.0), ({"max_stop": None}, 1e7)):
+    for max_stop, waited in ((60.0, 60.0), (86_400.0, 86_400.0), (None, 1e7)):
         for status in (429, 503):
             refusal = Response(status, {"retry-after": "10000000"}, b"{}")
-            session, transport = scripted(refusal, OK, **options)
+            session, transport = scripted(refusal, OK, limiter=LimiterOptions(max_stop=max_stop))
             began = now()
             async with session:
                 await anext(session.metrics.avg_tps(1))
             if transport.sent != 2 or now() - began != pytest.approx(waited, rel=0.01):
-                failures.append(f"{options}, {status}: {transport.sent} requests in {now() - began} s")
+                failures.append(f"{max_stop}, {status}: {transport.sent} requests in {now() - began} s")
     assert not failures
 
 
@@ -371,7 +371,7 @@ async def test_a_call_granted_while_its_session_closes_sends_nothing(before: boo
     """A call that gets its turn as its session closes is not sent, and leaves its units to other sessions."""
     limits = {"ratelimit-limit": "2", "ratelimit-remaining": "0", "ratelimit-policy": "2;w=60"}
     transport = Answering(headers=limits)
-    session = reaching(transport, probe=False, max_in_flight=1)
+    session = reaching(transport, limiter=LimiterOptions(probe=False), max_in_flight=1)
     async with reaching(transport, max_in_flight=1) as other:
         if before:
             assert (session.data.quota.in_flight, other.data.quota.in_flight) == (0, 0)  # both have joined

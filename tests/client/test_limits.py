@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from aiolimiter import AsyncLimiter
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.errors import APITimeoutError, ConfigurationError, RateLimitedError
 from chainapi.simulator import Simulator
 from tests.sessions import Answering, reaching, simulated
@@ -24,7 +24,7 @@ async def test_request_that_costs_more_than_the_whole_limit_fails() -> None:
     for left, attempts in (("100", 2), ("99", 5)):
         fields = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100", "ratelimit-remaining": left}
         refusing = Answering(status=429, headers={**fields, "retry-after": "5"})
-        async with reaching(refusing, isolated=True) as session:
+        async with reaching(refusing, limiter=LimiterOptions(isolated=True)) as session:
             with pytest.raises(RateLimitedError) as caught:
                 await session.data.get("/v1/anything")
         assert caught.value.attempts == attempts

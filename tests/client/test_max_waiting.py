@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Session, SessionView
+from chainapi import LimiterOptions, Session, SessionView
 from chainapi.errors import ConfigurationError, QueueFullError
 from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
@@ -135,8 +135,8 @@ async def test_refused_page_has_a_checkpoint() -> None:
 async def test_retries_of_an_admitted_call_are_not_refused() -> None:
     """A call that met a 429 waits for its next attempt, although no call may wait; others are refused."""
     simulator = Simulator(limit=1, window=10.0)
-    other = simulated(simulator, isolated=True)
-    async with other, simulated(simulator, isolated=True, max_waiting=0) as session:
+    other = simulated(simulator, limiter=LimiterOptions(isolated=True))
+    async with other, simulated(simulator, limiter=LimiterOptions(isolated=True), max_waiting=0) as session:
         await other.data.get(PATH)
         began = time()
         call = asyncio.create_task(session.data.get(PATH))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.core.idempotency import Idempotency
 from chainapi.errors import (
     APIConnectionError,
@@ -68,7 +68,9 @@ LOST: list[Answer] = [*FAULTS, ResponseTooLargeError("large"), answer(520)]
 async def outcome(write: Write, *answers: Answer, **options: Any) -> tuple[int, Any]:
     """Return the number of requests of a call, and its result or error."""
     script = Script([*answers])
-    async with reaching(script, **{"timeout": 5.0, "isolated": True, **options}) as session:
+    async with reaching(
+        script, **{"timeout": 5.0, "limiter": LimiterOptions(isolated=True), **options}
+    ) as session:
         try:
             result = await write(session)
         except ChainAPIError as error:

@@ -29,7 +29,7 @@ import trustme
 from cryptography import x509
 from yarl import URL
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
@@ -490,23 +490,23 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
     """A session refuses more than 8 MiB after one request, unless its cap is raised."""
     text = json.dumps("x" * 2**23).encode()
     async with session_on(each(http(text)), max_attempts=5) as (session, server):
-        wanted = "max_body=8388608 bytes, decompressed: request smaller pages, or set a larger max_body"
+        wanted = "max_body=8388608 bytes, .* smaller pages, or give a larger max_body= to AiohttpTransport"
         with pytest.raises(ResponseTooLargeError, match=wanted):
             await session.data.get("/v1/x")
         assert len(server.requests) == 1
-        roomy = Session(data_base_url=server.origin, api_key=KEY, max_body=len(text))
-        async with roomy:
-            assert await roomy.data.get("/v1/x") == "x" * 2**23
+        async with (
+            AiohttpTransport(max_body=len(text)) as roomy,
+            Session(data_base_url=server.origin, api_key=KEY, transport=roomy) as session,
+        ):
+            assert await session.data.get("/v1/x") == "x" * 2**23
 
 
 def test_a_cap_that_is_none_is_refused() -> None:
-    """A max_body that is no whole number is refused, as is one beside a transport."""
+    """A max_body that is no whole number is refused."""
     for cap in (0, -1, 1.5, "8", True):
         options: dict[str, Any] = {"max_body": cap}
         with pytest.raises(ConfigurationError, match="max_body="):
-            Session(**options)
-    with pytest.raises(ConfigurationError, match="max_body= has no effect beside transport="):
-        Session(max_body=2**20, transport=AiohttpTransport())
+            AiohttpTransport(**options)
 
 
 @both
@@ -697,7 +697,10 @@ async def test_redirect_error_names_its_target() -> None:
     for location, place in TARGETS.items():
         redirecting = Answering(status=302, headers={"location": location} if location else {})
         async with reaching(
-            redirecting, data_base_url="http://127.0.0.1:1/prefix", api_key=KEY, isolated=True
+            redirecting,
+            data_base_url="http://127.0.0.1:1/prefix",
+            api_key=KEY,
+            limiter=LimiterOptions(isolated=True),
         ) as session:
             with pytest.raises(RedirectError) as caught:
                 await session.data.get("/v1/x")
@@ -733,7 +736,7 @@ async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.S
                 await session.data.get("/v1/x")
         assert server.seen == b""
     assert caught.value.attempts == 1
-    assert "ssl_context= or the variable SSL_CERT_FILE" in str(caught.value)
+    assert "set the variable SSL_CERT_FILE, or give ssl_context= to AiohttpTransport" in str(caught.value)
     assert isinstance(caught.value, APIConnectionError)
 
 
@@ -750,7 +753,7 @@ async def test_session_trusts_an_authority_of_ones_own(
     (folder / f"{subject_hash(authority.cert_pem.bytes())}.0").write_bytes(pem.read_bytes())
     async with RawServer(each(http(b'"safe"')), tls=tls) as server:
         ways: list[tuple[str, str, dict[str, Any]]] = [
-            ("", "", {"ssl_context": context}),
+            ("", "", {"transport": AiohttpTransport(ssl_context=context)}),
             ("SSL_CERT_FILE", str(pem), {}),
             ("SSL_CERT_DIR", f"{tmp_path}/none{os.pathsep}{folder}", {}),
         ]
@@ -761,6 +764,7 @@ async def test_session_trusts_an_authority_of_ones_own(
                 session = Session(data_base_url=server.origin, api_key=KEY, **given)
             async with session:
                 assert await session.data.get("/v1/x") == "safe"
+            await session.connection.transport.aclose()
         assert len(server.requests) == 3
 
 
@@ -819,17 +823,17 @@ def test_context_that_checks_nothing_is_refused() -> None:
     lenient.verify_mode = ssl.CERT_NONE
     for context in (lenient, nameless):
         with pytest.raises(ConfigurationError, match="must check certificates and host names"):
-            Session(ssl_context=context)
+            AiohttpTransport(ssl_context=context)
     wrong: Any = "own.pem"
     with pytest.raises(ConfigurationError, match=r"ssl_context must be an ssl\.SSLContext, not str"):
-        Session(ssl_context=wrong)
-    with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside transport="):
-        Session(ssl_context=ssl.create_default_context(), transport=AiohttpTransport())
+        AiohttpTransport(ssl_context=wrong)
 
 
 async def test_client_session_has_a_context_of_its_own() -> None:
-    """A ClientSession and a context for it are refused together."""
+    """A ClientSession and a context or a proxy for it are refused together."""
     async with aiohttp.ClientSession() as client:
+        with pytest.raises(ConfigurationError, match="proxy= has no effect beside a ClientSession"):
+            AiohttpTransport(client, proxy="http://127.0.0.1:1")
         with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside a ClientSession"):
             AiohttpTransport(client, ssl_context=ssl.create_default_context())
 

@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from distributed import Client, LocalCluster
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.export import export, files
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response, Transport
@@ -57,7 +57,7 @@ class Shared:
         self._transport = transport
         self.arguments: dict[str, Any] = {
             "transport": self,
-            "isolated": True,
+            "limiter": LimiterOptions(isolated=True),
             "api_key": "key-of-the-test",
             **dict.fromkeys(("data_base_url", "metrics_base_url"), "https://data.test"),
         }

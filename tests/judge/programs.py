@@ -14,6 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from operator import attrgetter
 from typing import Any
 
+import chainapi
 from chainapi import Checkpoint, Failure, Session, merge
 from chainapi.errors import ChainAPIError
 from tests.judge.bodies import ROUTES, arguments
@@ -89,6 +90,8 @@ class Play:
         loop = asyncio.get_running_loop()
         addresses = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test/base"}
         given = {**addresses, **self.options, **options}
+        if hasattr(chainapi, "LimiterOptions"):  # the reference has none
+            given["limiter"] = chainapi.LimiterOptions(probe=given.pop("probe"))
         async with Session(**given, transport=self.world, now=lambda: EPOCH + loop.time()) as session:
             yield session
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.limits.changing import Changing
@@ -66,7 +66,7 @@ async def test_hidden_windows_of_the_metrics_api() -> None:
 async def test_hidden_limits_of_all_kinds(server: Callable[[], Server], ideal: float) -> None:
     """Units that drip back, a sliding log and a short window are found, and used to three quarters."""
     service = Hidden(server())
-    async with reaching(service, isolated=True) as session:
+    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(400)))
     assert asyncio.get_running_loop().time() <= ideal / 0.75
     assert service.refused <= 40
@@ -77,7 +77,7 @@ async def test_an_inner_limit_that_nothing_names() -> None:
     inner = Bucket(10.0, 1.0, size=10.0)
     outer = FromFirst(90_000.0, 60.0)
     service = Hidden(Stacked(90_000.0, 60.0, first=outer, second=inner, in_turn=True), shown=True)
-    async with reaching(service, isolated=True) as session:
+    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(300)))
     assert asyncio.get_running_loop().time() <= 30.0 / 0.75
     assert service.refused <= 100 + 20  # those in flight at the first refusal
@@ -89,7 +89,7 @@ async def test_an_inner_limit_that_nothing_names() -> None:
 async def test_a_hidden_drip_that_grew_is_found(rate: float, burst: float, factor: float) -> None:
     """A pace that passed for a minute is tested: so more is used soon after a plan grew."""
     service = Hidden(Changing(Bucket(60.0 * rate, 60.0, size=burst), 200.0, factor))
-    async with reaching(service, isolated=True) as session:
+    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
         requests = int(rate * (200 + 300 * factor))
         await asyncio.gather(*(session.data.get(PATH) for _ in range(requests)))
     assert asyncio.get_running_loop().time() <= 200.0 + 60.0 + 300.0 / 0.9
@@ -99,7 +99,7 @@ async def test_a_hidden_drip_that_grew_is_found(rate: float, burst: float, facto
 async def test_a_hidden_drip_that_stays_is_seldom_tested() -> None:
     """A refused test costs little: the former pace continues."""
     service = Hidden(Bucket(10.0, 1.0, size=1.0))
-    async with reaching(service, isolated=True) as session:
+    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(10_000)))
     assert asyncio.get_running_loop().time() <= 1000.0 / 0.95
     assert service.refused <= 50

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from attrs import define, evolve, field
 
-from chainapi import Limit
+from chainapi import Limit, LimiterOptions
 from chainapi.errors import AuthenticationError, DeadlineExceededError, QuotaWaitError, RateLimitedError
 from chainapi.transport import Request, Response
 from tests.limits.servers import Bucket, FromFirst, Server
@@ -217,7 +217,7 @@ async def test_several_hung_requests_at_the_start_hold_no_other(hung: set[int]) 
     ("server", "hung", "options"),
     [
         (lambda: FromFirst(100.0, 10.0), 102, {}),
-        (lambda: FromFirst(100.0, 10.0), 101, {"probe": False}),
+        (lambda: FromFirst(100.0, 10.0), 101, {"limiter": LimiterOptions(probe=False)}),
         (lambda: Bucket(100.0, 10.0), 101, {}),
     ],
     ids=["after a stop", "after a window", "after a pause of a bucket"],
@@ -275,7 +275,7 @@ async def test_nothing_left_without_a_time_of_return_pauses_from_a_second_on(
 
 async def blocks(service: Service, limit: Limit, number: int) -> tuple[float | None, float | None, bool]:
     """Send requests of a route with a weight of 10; return what the quota shows after half a minute."""
-    async with reaching(service, limits={"data": [limit]}, probe=False) as session:
+    async with reaching(service, limits={"data": [limit]}, limiter=LimiterOptions(probe=False)) as session:
         calls = [
             asyncio.create_task(session.data.evm.blocks(43114, page_size=1).first()) for _ in range(number)
         ]

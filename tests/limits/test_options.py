@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, LimiterOptions, Session
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.limits import runs
@@ -45,7 +45,9 @@ async def test_own_limits_are_kept() -> None:
 async def test_the_longest_wait_is_an_option(max_stop: float | None, seconds: float) -> None:
     """A wait of 49 years ends after `max_stop`; without it, when it is over."""
     fault = Fault(at=1, status=429, headers={"retry-after": "1500000000"})
-    async with Session(**Simulator(faults=[fault]).arguments(), max_stop=max_stop) as session:
+    async with Session(
+        **Simulator(faults=[fault]).arguments(), limiter=LimiterOptions(max_stop=max_stop)
+    ) as session:
         await session.data.get(PATH)
         assert time() == pytest.approx(seconds, abs=1.5)
 
@@ -53,7 +55,7 @@ async def test_the_longest_wait_is_an_option(max_stop: float | None, seconds: fl
 async def test_without_probes_nothing_is_refused() -> None:
     """With `probe=False` requests wait until all units are surely back, and none is refused."""
     simulator = Simulator(limit=10, window=20.0, latency=0.05)
-    async with Session(**simulator.arguments(), probe=False) as session:
+    async with Session(**simulator.arguments(), limiter=LimiterOptions(probe=False)) as session:
         await asyncio.gather(*(session.data.get(PATH) for _ in range(35)))
     assert simulator.stats.answered == {200: 35}
     assert 60.0 <= time() <= 63.0
@@ -109,7 +111,7 @@ async def test_announced_waits_are_kept_in_every_form() -> None:
     wrong = list[str]()
     for headers, seconds in [*WAITS, *((headers, -1.0) for headers in NONE)]:
         service = Refusing(headers)
-        async with reaching(service, now=lambda: NOW, isolated=True) as session:
+        async with reaching(service, now=lambda: NOW, limiter=LimiterOptions(isolated=True)) as session:
             await session.data.get(PATH)
         first, second = service.sent
         least, most = (0.4, 1.1) if seconds < 0 else (seconds - 0.001, seconds + 0.1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, LimiterOptions, Session
 from chainapi.core.events import Event, PlanContradicted
 from chainapi.errors import ConfigurationError
 from chainapi.transport import Request, Response
@@ -42,7 +42,9 @@ class Announcing:
 async def walked(service: Any, times: int, **options: Any) -> tuple[str, list[Event]]:
     """Return the plan that `quota` shows after some calls of 10 units each, and the events of plans."""
     events: list[Event] = []
-    session = reaching(service, on_event=events.append, isolated=True, **{"plan": "free", **options})
+    session = reaching(
+        service, on_event=events.append, limiter=LimiterOptions(isolated=True), **{"plan": "free", **options}
+    )
     async with session:
         for _ in range(times):
             await anext(session.data.evm.blocks(43114))
@@ -141,7 +143,7 @@ async def test_a_plan_is_dropped_where_headers_count_requests() -> None:
 async def test_what_was_announced_counts_after_a_plan() -> None:
     """A larger plan than the named one is used whole as soon as the first response shows it."""
     service = Announcing(0, ratelimit_policy="1000000;w=60", ratelimit_limit="1000000")
-    async with reaching(service, plan="free", isolated=True) as session:
+    async with reaching(service, plan="free", limiter=LimiterOptions(isolated=True)) as session:
         for _ in range(1_000):  # 10,000 units
             await anext(session.data.evm.blocks(43114))
         assert time() < 30

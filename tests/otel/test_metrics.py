@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from chainapi import Cache, Limit, Session
+from chainapi import Cache, Limit, LimiterOptions, Session
 from chainapi.errors import NotFoundError
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.metrics import METRICS
@@ -118,7 +118,7 @@ async def test_quota_counts_back_while_nothing_is_sent() -> None:
 async def test_quota_of_several_keys_is_the_smallest() -> None:
     """Of two sessions with quotas of their own at one server, the gauge shows the one with fewer units."""
     recorded, simulator = Recorded(), Simulator(limit=5, window=30.0)
-    options = {"telemetry": recorded.telemetry, "isolated": True}
+    options = {"telemetry": recorded.telemetry, "limiter": LimiterOptions(isolated=True)}
     async with simulated(simulator, **options) as one, simulated(Simulator(limit=7), **options) as other:
         for session, calls in ((one, 2), (other, 1)):
             for _ in range(calls):

@@ -14,7 +14,7 @@ from math import inf
 from typing import Any, Literal, NoReturn, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Session
+from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Provider, Session
 from chainapi._api.identity import given_by, identity_of
 from chainapi._api.routes import Route
 from chainapi._http.message import SentAt
@@ -306,7 +306,7 @@ class SessionWorld:
             transport=self._transport,
             max_attempts=self._attempts,
             on_expired=on_expired,
-            page_token_lifetime=timedelta(seconds=LIFETIME),
+            provider=Provider(page_token_lifetime=timedelta(seconds=LIFETIME)),
             now=lambda: self.wall + self._loop.time(),
             on_event=self._hear,
         )

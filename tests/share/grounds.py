@@ -18,7 +18,7 @@ from chainapi.simulator import Simulator
 from tests.dask.clusters import cluster_of
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.folders import share_folder
-from tests.share.members import PATH, Outcome, Processes, Worker
+from tests.share.members import PATH, Outcome, Processes, Worker, opened
 from tests.share.redis.server import RedisServer
 
 __all__ = ["GROUNDS", "Ground"]
@@ -69,7 +69,7 @@ class InMemory:
         """See `Ground.member`."""
         carrier = self.exchange.carrier()
         arguments = {**self.sim.arguments(), **options}
-        member = MemoryMember(Session(share=carrier, **arguments), self.exchange, carrier)
+        member = MemoryMember(opened(share=carrier, **arguments), self.exchange, carrier)
         self.workers.append(member)
         return member
 

@@ -27,7 +27,7 @@ from typing import Any, Protocol, TypeAlias
 
 from attrs import define, field
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.errors import ChainAPIError
 from chainapi.share.redis import RedisCarrier
 from chainapi.simulator import Simulator
@@ -64,6 +64,11 @@ class Member(Protocol):
     async def kill(self) -> None:
         """End the member without a word."""
         ...
+
+
+def opened(limiter: dict[str, Any] | None = None, **arguments: Any) -> Session:
+    """Return a session with these options of its limiter, which a process gets as JSON."""
+    return Session(limiter=LimiterOptions(**limiter or {}), **arguments)
 
 
 @define(eq=False)
@@ -157,7 +162,7 @@ async def _live(place: str, number: int, arguments: dict[str, Any]) -> None:
     reader, writer = await asyncio.open_unix_connection(place)
     writer.write(json.dumps([number, os.getpid()]).encode() + b"\n")
     _control.append(writer.get_extra_info("socket").fileno())
-    worker, idle = Worker(Session(**arguments)), {"tasks": len(asyncio.all_tasks()), "sockets": _sockets()}
+    worker, idle = Worker(opened(**arguments)), {"tasks": len(asyncio.all_tasks()), "sockets": _sockets()}
     tasks = set[asyncio.Task[None]]()
 
     async def carry_out(call: int, what: str, options: dict[str, Any]) -> None:

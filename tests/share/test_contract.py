@@ -297,7 +297,7 @@ async def test_nothing_is_left_behind(make: Make) -> None:
 async def test_a_carrier_that_goes_away(make: Make) -> None:
     """Without the carrier calls fail or leave by the last share, as the session says, then share again."""
     async with make(limit=30, window=1.0) as ground:
-        failing = await ground.member(on_unavailable="fail")
+        failing = await ground.member(limiter={"on_unavailable": "fail"})
         alone = [await ground.member() for _ in range(2)]
         for one in (failing, *alone):
             assert await one.get() == [OK]

@@ -15,11 +15,11 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
-from chainapi import Session
+from chainapi import LimiterOptions, Session
 from chainapi.errors import ConfigurationError
 from chainapi.share.process import HostProcess
 from chainapi.simulator import Fault, Simulator
@@ -63,7 +63,7 @@ async def two_members(**settings: Any) -> AsyncIterator[tuple[Simulator, Session
     Each has a connection of its own, because they differ in what to do without one.
     """
     sim = Simulator(api_key=KEY, **settings)
-    async with shared(sim) as first, shared(sim, on_unavailable="fail") as second:
+    async with shared(sim) as first, shared(sim, limiter=LimiterOptions(on_unavailable="fail")) as second:
         for session in (first, second):
             await session.data.get(PATH)
         yield sim, first, second
@@ -141,7 +141,7 @@ UNSAFE: dict[str, tuple[Callable[[Path], Path], str]] = {
 @pytest.mark.parametrize("choice", ["fail", "degrade"])
 @pytest.mark.parametrize("kind", UNSAFE)
 async def test_an_unsafe_directory_is_refused(
-    kind: str, choice: str, directory: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, choice: Literal["fail", "degrade"], directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory that can never be shared fails the first call with the way out, and sends nothing."""
     make, fault = UNSAFE[kind]
@@ -149,7 +149,7 @@ async def test_an_unsafe_directory_is_refused(
     monkeypatch.setenv("CHAINAPI_SHARE_DIR", str(path))
     sim = Simulator()
     began = asyncio.get_running_loop().time()
-    async with shared(sim, on_unavailable=choice) as session:
+    async with shared(sim, limiter=LimiterOptions(on_unavailable=choice)) as session:
         with pytest.raises(ConfigurationError, match=f"(?s){path}.*{fault}.*CHAINAPI_SHARE_DIR"):
             await session.data.get(PATH)
     assert asyncio.get_running_loop().time() < began + 2.0
@@ -281,7 +281,7 @@ async def test_a_session_that_looks_for_a_host_lets_one_begin(directory: Path) -
 async def test_a_session_may_have_any_number_of_requests_that_wait(directory: Path) -> None:
     """Sixteen megabytes of requests reach the host at once, and leave in turn."""
     sim, calls = Simulator(limit=100, window=10.0), 16_000
-    async with hosted(directory), shared(sim, on_unavailable="fail") as session:
+    async with hosted(directory), shared(sim, limiter=LimiterOptions(on_unavailable="fail")) as session:
         await session.data.get(PATH)
         view, path = session.with_options(tag="é" * 64), f"{PATH}/{'x' * 1_024}"
         tasks = [asyncio.create_task(view.data.get(path)) for _ in range(calls)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chainapi import Limit, Session
+from chainapi import Limit, LimiterOptions, Session
 from chainapi.core.events import Event, PlanContradicted, QuotaWaitEnded, WaitBegan
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Fault, Simulator
@@ -146,8 +146,7 @@ def test_bad_arguments_are_refused() -> None:
         ({"share": "nonsense"}, "share='nonsense' must be True, False, 'local'"),
         ({"share": 1}, "share=1 must be"),
         ({"share": "amqp://me:secret@host/0"}, "share must be True"),
-        ({"share": True, "isolated": True}, "contradict"),
-        ({"share": True, "on_unavailable": "wait"}, "on_unavailable"),
+        ({"share": True, "limiter": LimiterOptions(isolated=True)}, "contradict"),
     ]
     for options, match in wrong:
         with pytest.raises(ConfigurationError, match=match) as caught:

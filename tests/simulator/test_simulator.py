@@ -16,7 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
-from chainapi import Provider, Session
+from chainapi import LimiterOptions, Provider, Session
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -857,7 +857,7 @@ async def test_the_public_services_are_simulated_with_and_without_a_key() -> Non
         "provider": Provider.PUBLIC,
         "api_key": None,
         "max_waiting": 0,
-        "isolated": True,
+        "limiter": LimiterOptions(isolated=True),
     }
     async with Session(**public) as session:
         assert (await session.data.get("/v1/chains/43114"))["chainId"] == "43114"

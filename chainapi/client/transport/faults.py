@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import ssl
 
 import aiohttp
@@ -23,14 +24,19 @@ class Fault(Exception):  # noqa: N818 - never leaves the transport
         self.fault = fault
 
 
-def fault_of(error: Exception) -> APIConnectionError:
-    """Return the error of chainapi for an error of aiohttp, or of its connection."""
+def fault_of(error: Exception, url: str = "") -> APIConnectionError:
+    """Return the error of chainapi for an error of aiohttp, or of its connection.
+
+    A request to the `url` went through no proxy.
+    """
     if isinstance(error, TimeoutError):
         return APITimeoutError("no answer in time")
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         return CertificateError(_distrust(error))
     if isinstance(error, aiohttp.ClientConnectorError):
-        return ConnectError(reason(error))
+        return ConnectError(reason(error) + _unused_proxy(url))
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return ConnectError(f"the proxy refused the connection: {error.status} {error.message}")
     return APIConnectionError(reason(error))
 
 
@@ -47,6 +53,14 @@ def reason(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"the connection broke: {error.strerror}"
     return f"the connection broke ({type(error).__name__})"
+
+
+def _unused_proxy(url: str) -> str:
+    """Return advice if a variable names a proxy for a URL."""
+    name = f"{url.partition(':')[0].upper()}_PROXY"
+    if not url or not (os.environ.get(name) or os.environ.get(name.lower())):
+        return ""
+    return f"; {name} is set, but not read: give proxy= to AiohttpTransport"
 
 
 def _distrust(error: aiohttp.ClientConnectorCertificateError) -> str:
@@ -67,5 +81,5 @@ def _advice(code: int | None) -> str:
         return "check the base address, and whether a proxy of the network intercepts the connection"
     return (
         "a proxy of the network may intercept the connection; if an authority of your own signed the"
-        " certificate, set ssl_context= or the variable SSL_CERT_FILE"
+        " certificate, set the variable SSL_CERT_FILE, or give ssl_context= to AiohttpTransport"
     )

@@ -110,7 +110,7 @@ class Responses:
         return Fault(
             ResponseTooLargeError(
                 f"the body is larger than max_body={self._max_body} bytes, decompressed: request smaller"
-                " pages, or set a larger max_body"
+                " pages, or give a larger max_body= to AiohttpTransport"
             )
         )
 

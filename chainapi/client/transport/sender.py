@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from typing import Self
 
 import aiohttp
 from aiohttp.http import HttpProcessingError
 from yarl import URL
 
 from chainapi._http.message import Request, Response
+from chainapi.client.config import trusted
 from chainapi.client.transport.connector import NO_TIMEOUT, Keeper, keep
 from chainapi.client.transport.direct import DirectSender
 from chainapi.client.transport.faults import Fault, fault_of, reason
@@ -31,9 +32,12 @@ class AiohttpTransport:
             None makes one at the first request: no cookies, no environment proxies, no limit of connections
             (the gate limits the requests in flight). Plain GETs use the connections of that one directly,
             which costs less, unless traces or other tools have to see the requests.
-        max_body: bytes that a body may have, decompressed; reading one takes at most twice the memory.
-        ssl_context: decides which certificates are trusted, or returns the context that does, at the first
-            request; a `client` has its own. None trusts the authorities of the system.
+        max_body: bytes that a body may have, decompressed; 8 MiB by default. Reading one takes at most twice
+            the memory.
+        ssl_context: decides which certificates are trusted; a `client` has its own. None trusts the
+            authorities of the system, or those in the file SSL_CERT_FILE and the folder SSL_CERT_DIR.
+        proxy: address of an HTTP proxy that all requests go through, with a user and password if it needs
+            them. The variables HTTP_PROXY and HTTPS_PROXY are not read.
 
     Raises:
         ConfigurationError: an argument cannot be used.
@@ -45,13 +49,16 @@ class AiohttpTransport:
         client: aiohttp.ClientSession | None = None,
         *,
         max_body: int = MAX_BODY,
-        ssl_context: ssl.SSLContext | Callable[[], ssl.SSLContext] | None = None,
+        ssl_context: ssl.SSLContext | None = None,
+        proxy: str | None = None,
     ) -> None:
         whole_number("max_body", max_body)
-        if client is not None and ssl_context is not None:
-            raise ConfigurationError("ssl_context= has no effect beside a ClientSession: set it on that")
+        if client is not None and not (ssl_context is None and proxy is None):
+            name = "proxy" if ssl_context is None else "ssl_context"
+            raise ConfigurationError(f"{name}= has no effect beside a ClientSession: set it on that")
         self._client = client
-        self._ssl_context = ssl_context
+        self._context = None if client is not None else trusted(ssl_context)
+        self._proxy = None if proxy is None else _proxy(proxy)
         self._keeper: Keeper | None = None
         self._direct: DirectSender | None = None  # of a client of its own
         self._loop: asyncio.AbstractEventLoop | None = None  # of a client of its own
@@ -82,7 +89,7 @@ class AiohttpTransport:
                     return response
             return await self._request(client, request)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
-            fault = fault_of(error)
+            fault = fault_of(error, request.url if self._proxy is None and self._keeper is not None else "")
         except Fault as error:
             fault = error.fault
         except RuntimeError as error:
@@ -97,10 +104,11 @@ class AiohttpTransport:
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
-            given = self._ssl_context
             self._loop = asyncio.get_running_loop()
-            client, self._keeper = await keep(given() if callable(given) else given)
-            self._client, self._direct = client, DirectSender(client, self._responses)
+            client, self._keeper = await keep(None if self._context is None else self._context())
+            self._client = client
+            if self._proxy is None:
+                self._direct = DirectSender(client, self._responses)
         if self._client is None or self._client.closed:
             raise SessionClosedError("the transport is closed")
         return self._client
@@ -116,6 +124,7 @@ class AiohttpTransport:
             auto_decompress=True,
             raise_for_status=False,
             timeout=NO_TIMEOUT,
+            proxy=self._proxy,
             middlewares=_SEND_ONCE,
         )
         try:
@@ -128,6 +137,12 @@ class AiohttpTransport:
         answer.release()
         return response
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
     async def aclose(self) -> None:
         """Close the connections, and send nothing from then on.
 
@@ -137,6 +152,17 @@ class AiohttpTransport:
         keeper, self._keeper, self._client, self._direct = self._keeper, None, None, None
         if keeper is not None:
             await anext(keeper, None)
+
+
+def _proxy(given: object) -> URL:
+    """Return the address of a proxy; an error shows neither its user nor its password."""
+    try:
+        url = URL(given) if isinstance(given, str) else None
+    except ValueError:
+        url = None
+    if url is None or url.scheme not in ("http", "https") or not url.host:
+        raise ConfigurationError("proxy= must be an address such as http://proxy.example.com:3128")
+    return url
 
 
 async def _send_once(
