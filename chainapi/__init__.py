@@ -13,12 +13,12 @@ from chainapi._version import __version__
 if TYPE_CHECKING:
     from chainapi._api.catalogue import ROUTES, WRITES
     from chainapi._api.view import SessionView
+    from chainapi._http.cache import Cache, CacheStore, MemoryStore
     from chainapi._limits.view import Limit
     from chainapi._paging.checkpoint import Checkpoint
     from chainapi._paging.merge import Failure, merge
     from chainapi._paging.page import MetricPage, Page
     from chainapi._paging.pages import Pages
-    from chainapi.client.cache import Cache, CacheStore, MemoryStore
     from chainapi.client.config import LimiterOptions, Provider
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
@@ -53,14 +53,14 @@ __all__ = [
 _MODULES = {
     "ROUTES": "_api.catalogue",
     "WRITES": "_api.catalogue",
-    "Cache": "client.cache",
-    "CacheStore": "client.cache",
+    "Cache": "_http.cache",
+    "CacheStore": "_http.cache",
     "Checkpoint": "_paging.checkpoint",
     "Failure": "_paging.merge",
     "Invalid": "models.invalid",
     "Limit": "_limits.view",
     "LimiterOptions": "client.config",
-    "MemoryStore": "client.cache",
+    "MemoryStore": "_http.cache",
     "MetricPage": "_paging.page",
     "MetricPoint": "models.metrics",
     "Page": "_paging.page",

@@ -46,8 +46,8 @@ HEART: Mapping[str, Sequence[str]] = {
     ),
     "http": (
         "_http _http.* client client.transport client.transport.* client.service client.response",
-        "client.connection client.cache client.coalesce client.reuse client.emitter",
-        "client.telemetry client.threads core.cache core.idempotency core.canonical_json",
+        "client.connection client.emitter",
+        "client.telemetry client.threads core.idempotency core.canonical_json",
     ),
     "limits": ("_limits _limits.* client.gates",),
     "paging": ("_paging _paging.* client.background",),

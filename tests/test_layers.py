@@ -22,7 +22,7 @@ ROOT = Path(chainapi.__file__).parent
 # that layer, and the others of its package are in the layer of the package.
 LAYERS = (
     {"_version", "_text", "_hints", "errors"},
-    {"core", "_limits", "_paging", "_http.retry", "_http.message", "_http.query", "_http.options"},
+    {"core", "_limits", "_paging", "_http.retry", "_http.message", "_http.query"},
     {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},

@@ -92,7 +92,7 @@ def _cache(value: object) -> object:
     """Return the argument ``cache=``; None where it is False."""
     if value is False:
         return None
-    from chainapi.client.cache import Cache  # whoever made one has loaded it
+    from chainapi._http.cache import Cache  # whoever made one has loaded it
 
     if not isinstance(value, Cache):
         raise ConfigurationError(f"cache={quoted(value)} must be a chainapi.Cache, or False for no cache")

@@ -10,9 +10,9 @@ from chainapi.core.arguments import refuse_unknown
 if TYPE_CHECKING:
     from chainapi._api.data import DataAPI
     from chainapi._api.metrics import MetricsAPI
+    from chainapi._http.cache import Cache
     from chainapi._http.options import CallOptions
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.client.cache import Cache
     from chainapi.client.connection import Connection
 
 __all__ = ["SessionView"]

@@ -16,9 +16,9 @@ from chainapi.core.private import Private
 from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
+    from chainapi._http.cache import Cache
     from chainapi._limits.headers import RateLimitInfo
     from chainapi._limits.queue import WaitingLimit
-    from chainapi.core.cache import ResponseCache
 
 __all__ = ["Call", "CallOptions", "Exchange"]
 
@@ -49,7 +49,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     max_waiting: WaitingLimit | None = None
     coalesce: bool = False
-    cache: ResponseCache | None = None
+    cache: Cache | None = None
 
     @property
     def waits(self) -> tuple[object, ...]:

@@ -23,8 +23,8 @@ from chainapi.client.transport import Transport
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:
+    from chainapi._http.reuse import ResponseReuse
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.client.reuse import ResponseReuse
 
 __all__ = ["Connection"]
 
@@ -148,7 +148,7 @@ class Connection:
             return self._run(service, call, decode, began)
         self.enter()
         if self._reuse is None:
-            from chainapi.client.reuse import ResponseReuse, name_of  # most sessions reuse no response
+            from chainapi._http.reuse import ResponseReuse, name_of  # most sessions reuse no response
 
             through = name_of(self.transport)
             self._reuse = ResponseReuse(self._run, through)
