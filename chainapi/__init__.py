@@ -13,13 +13,13 @@ from chainapi._version import __version__
 if TYPE_CHECKING:
     from chainapi._api.catalogue import ROUTES, WRITES
     from chainapi._api.view import SessionView
+    from chainapi._config import LimiterOptions, Provider
     from chainapi._http.cache import Cache, CacheStore, MemoryStore
     from chainapi._limits.view import Limit
     from chainapi._paging.checkpoint import Checkpoint
     from chainapi._paging.merge import Failure, merge
     from chainapi._paging.page import MetricPage, Page
     from chainapi._paging.pages import Pages
-    from chainapi.client.config import LimiterOptions, Provider
     from chainapi.models.invalid import Invalid
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
@@ -59,13 +59,13 @@ _MODULES = {
     "Failure": "_paging.merge",
     "Invalid": "models.invalid",
     "Limit": "_limits.view",
-    "LimiterOptions": "client.config",
+    "LimiterOptions": "_config",
     "MemoryStore": "_http.cache",
     "MetricPage": "_paging.page",
     "MetricPoint": "models.metrics",
     "Page": "_paging.page",
     "Pages": "_paging.pages",
-    "Provider": "client.config",
+    "Provider": "_config",
     "Session": "session",
     "SessionView": "_api.view",
     "merge": "_paging.merge",

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, Self
 from attrs import fields
 
 from chainapi._api.view import SessionView
-from chainapi._hints import AsyncContextOnly
-from chainapi._text import quoted
-from chainapi.client.config import (
+from chainapi._config import (
     LimiterOptions,
     Provider,
     Secret,
@@ -24,7 +22,9 @@ from chainapi.client.config import (
     plans,
     resolve,
 )
-from chainapi.client.transport import AiohttpTransport, Transport
+from chainapi._hints import AsyncContextOnly
+from chainapi._http.transport import AiohttpTransport, Transport
+from chainapi._text import quoted
 from chainapi.core.arguments import (
     function,
     one_of,
@@ -38,10 +38,10 @@ from chainapi.errors import ConfigurationError
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
+    from chainapi._http.service import Service
+    from chainapi._http.telemetry import Telemetry
+    from chainapi._limits.gates import Gates
     from chainapi._limits.view import Limit
-    from chainapi.client.gates import Gates
-    from chainapi.client.service import Service
-    from chainapi.client.telemetry import Telemetry
     from chainapi.core.events import Event
     from chainapi.share.link import Carrier
 

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from chainapi._http.message import Request, Response
-from chainapi.client.transport import AiohttpTransport, Transport
+from chainapi._http.transport import AiohttpTransport, Transport
 
 __all__ = ["AiohttpTransport", "Request", "Response", "Transport"]

@@ -28,7 +28,7 @@ from chainapi import Session
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
-from chainapi.client.background import in_background
+from chainapi._paging.background import in_background
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 

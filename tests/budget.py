@@ -42,15 +42,11 @@ Figures = dict[str, float]
 HEART: Mapping[str, Sequence[str]] = {
     "face": (
         "__init__ _version session script json webhooks errors events transport _config _text _hints py",
-        "client.config core core.events core.extras core.arguments core.numbers core.duration core.private",
+        "core core.events core.extras core.arguments core.numbers core.duration core.private",
     ),
-    "http": (
-        "_http _http.* client client.transport client.transport.* client.service client.response",
-        "client.connection client.emitter",
-        "client.telemetry client.threads core.idempotency core.canonical_json",
-    ),
-    "limits": ("_limits _limits.* client.gates",),
-    "paging": ("_paging _paging.* client.background",),
+    "http": ("_http _http.* core.idempotency core.canonical_json",),
+    "limits": ("_limits _limits.*",),
+    "paging": ("_paging _paging.*",),
     "models": ("models models.*",),
     "tables": ("_tables _tables.*",),
     "api": ("_api _api.* api api.*",),

@@ -26,7 +26,7 @@ LAYERS = (
     {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},
-    {"client", "_http"},
+    {"_http", "_config", "_limits.gates", "_paging.background"},
     {"share"},
     {
         "_api",
@@ -80,7 +80,7 @@ CLOCKS = {"now", "utcnow", "today", "time", "monotonic", "perf_counter", "urando
 # routes and models, and the settings that lead a session to it.
 SHARED_WITH_SIMULATOR = {
     "errors",
-    "client.config",
+    "_config",
     "_http.message",
     "models",
     "_api.catalogue",
@@ -214,9 +214,9 @@ def _aiohttp(package: Package) -> Iterator[str]:
     for module, imports in package.imports.items():
         for found in imports:
             server = module == "simulator.server" and (found.module, found.names) == ("aiohttp", ("web",))
-            ours = f"{module}.".startswith("client.transport.")
+            ours = f"{module}.".startswith("_http.transport.")
             if _top(found.module) == "aiohttp" and not ours and not server:
-                yield f"{found}: only client.transport imports aiohttp's client"
+                yield f"{found}: only _http.transport imports aiohttp's client"
 
 
 def _simulator(package: Package) -> Iterator[str]:
@@ -252,7 +252,7 @@ def test_the_package_was_read() -> None:
     assert layers <= {_top(module) for module in package.imports} | {*package.imports}
     edges = {(module, target) for module in package.imports for target, _ in package.edges(module)}
     assert edges >= {("_http.query", "errors"), ("__main__", "cli"), ("__init__", "session")}
-    assert "aiohttp" in {found.module for found in package.imports["client.transport.sender"]}
+    assert "aiohttp" in {found.module for found in package.imports["_http.transport.sender"]}
 
 
 def test_exceptions_are_needed() -> None:
@@ -274,8 +274,8 @@ SMALL = {
     "core/query.py": "from . import url\n",
     "_limits/queue.py": "",
     "_limits/gate.py": "from chainapi._limits import queue\n",
-    "client/transport.py": "import aiohttp\nfrom chainapi.core import query\n",
-    "session.py": "from chainapi.client.transport import Transport\n",
+    "_http/transport.py": "import aiohttp\nfrom chainapi.core import query\n",
+    "session.py": "from chainapi._http.transport import Transport\n",
     "simulator/server.py": "from aiohttp import web\nfrom chainapi._http.message import Request\n",
 }
 
@@ -292,7 +292,7 @@ SMALL = {
         ("core/url", "datetime.now()", "reads no clock"),
         ("core/url", "__import__('time')", "reads no clock"),
         ("core/url", "from ..session import Session", "imports point down"),
-        ("client/transport", "import chainapi", "imports point down"),
+        ("_http/transport", "import chainapi", "imports point down"),
         ("session", "from chainapi import simulator", "imports point down"),
         ("core/url", "from chainapi.core import query", "cycle: core.query -> core.url -> core.query"),
         ("core/url", "def f():\n    from .query import x", "cycle: "),
@@ -300,8 +300,8 @@ SMALL = {
         ("_limits/queue", "import asyncio", "core is pure"),
         ("_limits/queue", "from chainapi._limits import gate", "imports point down"),
         ("core/query", "from chainapi._limits.gate import Gate", "imports point down"),
-        ("session", "from aiohttp import web", "only client.transport"),
-        ("simulator/server", "import aiohttp", "only client.transport"),
+        ("session", "from aiohttp import web", "only _http.transport"),
+        ("simulator/server", "import aiohttp", "only _http.transport"),
         ("simulator/server", "from chainapi.core import url", "shares no code"),
         ("newcomer", "", "newcomer is in no layer"),
         ("simulator/server", "from chainapi import errors", None),

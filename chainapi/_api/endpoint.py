@@ -23,8 +23,8 @@ from chainapi import models
 from chainapi._api.identity import identity_of
 from chainapi._api.options import NOT_SENT
 from chainapi._api.routes import Route
+from chainapi._http.threads import in_thread
 from chainapi._paging.rows import Identity
-from chainapi.client.threads import in_thread
 from chainapi.core.arguments import refuse_unknown
 from chainapi.core.idempotency import Idempotency
 from chainapi.models.codec import PageDecoder, ResourceDecoder, Stepwise

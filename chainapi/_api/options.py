@@ -21,7 +21,7 @@ from chainapi.errors import ConfigurationError
 from chainapi.models.codec import OnInvalid
 
 if TYPE_CHECKING:
-    from chainapi.client.connection import Connection
+    from chainapi._http.connection import Connection
 
 __all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "changed_options", "is_misspelt"]
 

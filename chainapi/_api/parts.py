@@ -9,13 +9,13 @@ from chainapi._api.data import DataAPI
 from chainapi._api.metrics import MetricsAPI
 from chainapi._api.options import call_options
 from chainapi._http.call import Retries
+from chainapi._http.connection import Connection
+from chainapi._http.emitter import Emitter, ServiceEvents
 from chainapi._http.options import CallOptions
+from chainapi._http.service import Service
+from chainapi._http.telemetry import telemetry_of
+from chainapi._limits.gates import LoopGates, OwnGates
 from chainapi._limits.member import Member, is_rate
-from chainapi.client.connection import Connection
-from chainapi.client.emitter import Emitter, ServiceEvents
-from chainapi.client.gates import LoopGates, OwnGates
-from chainapi.client.service import Service
-from chainapi.client.telemetry import telemetry_of
 
 __all__ = [
     "CallOptions",

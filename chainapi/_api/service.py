@@ -15,15 +15,15 @@ from chainapi._api.lazy import misnamed
 from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
 from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
+from chainapi._http.connection import Connection
 from chainapi._http.options import Call, CallOptions, Exchange
 from chainapi._http.query import Query, checked_page_size, checked_path, query_params
+from chainapi._http.response import RawResponse
+from chainapi._http.service import Service
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._paging.walk import Walk
 from chainapi._text import quoted
-from chainapi.client.connection import Connection
-from chainapi.client.response import RawResponse
-from chainapi.client.service import Service
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError
 from chainapi.models.codec import ResourceDecoder

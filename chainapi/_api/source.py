@@ -14,15 +14,15 @@ from chainapi._api.options import Options
 from chainapi._api.ranges import ListRanges, Part, can_be_cut
 from chainapi._api.routes import Route
 from chainapi._http.call import GivenUp
+from chainapi._http.connection import Connection
+from chainapi._http.emitter import Emitter
 from chainapi._http.options import Call, CallOptions, Exchange
 from chainapi._http.query import Query
+from chainapi._http.service import Service
 from chainapi._paging.checkpoint import Checkpoint, query_fingerprint
 from chainapi._paging.cursor import Cursor
 from chainapi._paging.ranges import Interval
 from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
-from chainapi.client.connection import Connection
-from chainapi.client.emitter import Emitter
-from chainapi.client.service import Service
 from chainapi.errors import (
     ChainAPIError,
     CheckpointError,

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from chainapi._api.data import DataAPI
     from chainapi._api.metrics import MetricsAPI
     from chainapi._http.cache import Cache
+    from chainapi._http.connection import Connection
     from chainapi._http.options import CallOptions
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.client.connection import Connection
 
 __all__ = ["SessionView"]
 

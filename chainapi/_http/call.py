@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from msgspec import Struct, field
 
+from chainapi._http.emitter import CallEvents
 from chainapi._http.message import Response, SentAt, is_markup
 from chainapi._http.options import Call, Exchange
 from chainapi._http.retry import (
@@ -29,7 +30,6 @@ from chainapi._http.timeouts import Timeout, Timeouts
 from chainapi._limits.headers import RateLimitInfo, hold, read_limits
 from chainapi._limits.queue import Ask
 from chainapi._limits.verdict import Verdict
-from chainapi.client.emitter import CallEvents
 from chainapi.core.idempotency import Idempotency
 from chainapi.core.private import Private
 from chainapi.errors import (
@@ -48,8 +48,8 @@ from chainapi.errors import (
 )
 
 if TYPE_CHECKING:
+    from chainapi._http.service import Service
     from chainapi._limits.gate import AnyPermit
-    from chainapi.client.service import Service
 
 __all__ = ["CallRunner", "GivenUp", "Retries"]
 

@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from chainapi._http.cache import CachedResponse, cache_key, significant
 from chainapi._http.message import Response, SentAt
 from chainapi._http.options import Call, Exchange
-from chainapi.client.service import Service
-from chainapi.client.transport import AiohttpTransport, Transport
+from chainapi._http.service import Service
+from chainapi._http.transport import AiohttpTransport, Transport
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,

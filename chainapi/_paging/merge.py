@@ -19,11 +19,11 @@ from weakref import WeakSet
 
 from attrs import frozen
 
+from chainapi._paging.background import end
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.page import MetricPage, Page
 from chainapi._paging.pages import MetricPages, Pages
 from chainapi._text import quoted
-from chainapi.client.background import end
 from chainapi.core.arguments import one_of, whole_number
 from chainapi.errors import (
     AuthenticationError,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from attrs import define, field
 
+from chainapi._http.response import RawResponse
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.walk import Walk
-from chainapi.client.response import RawResponse
 from chainapi.models.codec import decode_resource
 from chainapi.models.shown import described
 

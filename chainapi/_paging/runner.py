@@ -11,10 +11,10 @@ from typing import Any, Protocol, Self
 from msgspec import Struct, field
 
 from chainapi._api.source import ListSource
+from chainapi._http.threads import finish_in_thread
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.walk import Answer, Fetch, Fetched, Walk
-from chainapi.client.threads import finish_in_thread
 from chainapi.errors import ChainAPIError, PagingError
 
 __all__ = ["Batch", "CollectedRows", "RowBatch", "WalkRunner"]

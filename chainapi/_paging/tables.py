@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
 
+from chainapi._http.threads import in_thread
 from chainapi._paging.walk import Walk
 from chainapi._tables.columns import columns_of
 from chainapi._tables.types import A_MODEL, Amounts, checked_amounts
-from chainapi.client.threads import in_thread
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ConfigurationError
 

@@ -16,12 +16,12 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.text import Text
 
+from chainapi._http.transport import MAX_BODY, AiohttpTransport
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import Pages
 from chainapi._version import __version__
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
-from chainapi.client.transport import MAX_BODY, AiohttpTransport
 from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.session import DEFAULT_TIMEOUT, Session
 

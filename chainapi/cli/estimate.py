@@ -14,12 +14,12 @@ from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
+from chainapi._config import plans
 from chainapi._limits import view
 from chainapi._limits.view import Estimate, Limit, plan_limits
 from chainapi._text import quoted
 from chainapi.cli.common import Flag, Hidden, Many, Plan, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
-from chainapi.client.config import plans
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.errors import ConfigurationError
 

@@ -13,10 +13,10 @@ from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from chainapi._paging.background import in_background
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.client.background import in_background
 from chainapi.core.duration import in_words
 from chainapi.models.exact_json import ascii_json
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
 
+from chainapi._config import ServiceConfig, Unconfigured
 from chainapi._limits.view import QuotaSnapshot
-from chainapi.client.config import ServiceConfig, Unconfigured
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 from chainapi.share.directory import share_directory

@@ -12,13 +12,13 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from chainapi._config import resolve
 from chainapi._limits.view import QuotaSnapshot, Spender
 from chainapi.cli.common import Deployment, Flag, Hidden
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell
 from chainapi.cli.terminal import Terminal
-from chainapi.client.config import resolve
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]

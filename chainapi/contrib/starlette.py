@@ -10,7 +10,7 @@ from http import HTTPStatus
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
-from chainapi.client.background import end, finish
+from chainapi._paging.background import end, finish
 from chainapi.contrib.deadlines import within
 from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from attrs import evolve
 
+from chainapi._paging.background import end
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import Pages
-from chainapi.client.background import end
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ChainAPIError, RateLimitedError

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from distributed import Client, Reschedule, WorkerPlugin, get_worker
 
+from chainapi._config import is_loopback
 from chainapi._text import quoted
-from chainapi.client.config import is_loopback
 from chainapi.dask.links import DaskCarrier, GatePlugin
 from chainapi.errors import ArgumentError, ConfigurationError
 from chainapi.session import Session

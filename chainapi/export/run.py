@@ -25,11 +25,11 @@ from typing import Any, ParamSpec, TypeVar
 from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
 
+from chainapi._paging.background import ahead, finish, in_background
 from chainapi._paging.merge import Failure, merge
 from chainapi._paging.pages import Pages
 from chainapi._tables.codec import Codec
 from chainapi._tables.columns import described
-from chainapi.client.background import ahead, finish, in_background
 from chainapi.errors import (
     AuthenticationError,
     ChainAPIError,

@@ -13,8 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from threading import Lock
 from typing import Any
 
+from chainapi._http.telemetry import Observed, set_default
 from chainapi._version import __version__
-from chainapi.client.telemetry import Observed, set_default
 from chainapi.core.events import (
     CacheServed,
     CallBegan,

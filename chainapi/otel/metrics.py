@@ -13,8 +13,8 @@ from weakref import WeakSet
 from attrs import frozen
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
 
+from chainapi._http.telemetry import Observed
 from chainapi._limits.view import QuotaSnapshot
-from chainapi.client.telemetry import Observed
 
 __all__ = ["METRICS", "Attributes", "Instrument", "Metrics", "server_of"]
 

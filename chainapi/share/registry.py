@@ -10,9 +10,9 @@ from weakref import WeakKeyDictionary
 
 from attrs import frozen
 
+from chainapi._config import ServiceConfig
 from chainapi._limits.gate import AnyGate
 from chainapi._text import quoted
-from chainapi.client.config import ServiceConfig
 from chainapi.core.share.names import frame_key, quota_name
 from chainapi.errors import ConfigurationError
 from chainapi.share.link import Carrier
@@ -66,7 +66,7 @@ _LOOPS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Key, SharedGate]] = W
 
 @frozen(eq=False, repr=False)
 class SharedGates:
-    """Gates that processes share; see `chainapi.client.gates.Gates`.
+    """Gates that processes share; see `chainapi._limits.gates.Gates`.
 
     Attributes:
         choice: see `chosen`.

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import define, field
 
-from chainapi.client.config import Provider
+from chainapi._config import Provider
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
 from chainapi.simulator.faults import Fault

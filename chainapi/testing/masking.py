@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 import msgspec
 from attrs import define, field
 
+from chainapi._config import Secret
 from chainapi._text import MASK, SHORT, masked, notation
-from chainapi.client.config import Secret
 
 __all__ = ["TOKEN_NAME", "PageTokenNames", "Secrets"]
 

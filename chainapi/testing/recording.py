@@ -23,8 +23,8 @@ import msgspec
 from attrs import define, field
 
 from chainapi._http.message import Request, Response
+from chainapi._http.transport import AiohttpTransport, Transport
 from chainapi._limits.headers import read_limits
-from chainapi.client.transport import AiohttpTransport, Transport
 from chainapi.errors import RecordingError
 from chainapi.session import Session
 from chainapi.testing.masking import TOKEN_NAME, PageTokenNames, Secrets

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Provider
-from chainapi.client.config import MAX_KEY_LENGTH, Secret, ServiceConfig, Unconfigured, resolve
+from chainapi._config import MAX_KEY_LENGTH, Secret, ServiceConfig, Unconfigured, resolve
 from chainapi.errors import ConfigurationError
 
 pytestmark = pytest.mark.rule

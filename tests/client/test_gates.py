@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from chainapi import Limit, LimiterOptions, Session
+from chainapi._limits import gates
 from chainapi._limits.gate import Gate
-from chainapi.client import gates
 from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator

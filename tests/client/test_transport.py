@@ -983,7 +983,7 @@ def _refused(*_: Any, **__: Any) -> Any:
     raise TypeError("another argument is needed")
 
 
-DIRECT = "chainapi.client.transport.direct."
+DIRECT = "chainapi._http.transport.direct."
 CHANGES: list[tuple[str, Any, str]] = [
     (
         "aiohttp.__version__",

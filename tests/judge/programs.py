@@ -14,8 +14,7 @@ from contextlib import aclosing, asynccontextmanager
 from operator import attrgetter
 from typing import Any
 
-import chainapi
-from chainapi import Checkpoint, Failure, Session, merge
+from chainapi import Checkpoint, Failure, LimiterOptions, Session, merge
 from chainapi.errors import ChainAPIError
 from tests.judge.bodies import ROUTES, arguments
 from tests.judge.service import BASE, LIFETIME, TooManyRequestsError, World
@@ -80,7 +79,7 @@ class Play:
             "timeout": some((5.0, 30.0)),
             "on_expired": some(("restart", "restart", "restart", "raise")),
             "max_in_flight": some((None, None, 1, 2)),
-            "probe": some((True, False)),
+            "limiter": LimiterOptions(probe=some((True, False))),
             "api_key": some(("key-of-the-judge",) * 50 + (None,)),
         }
 
@@ -90,8 +89,6 @@ class Play:
         loop = asyncio.get_running_loop()
         addresses = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test/base"}
         given = {**addresses, **self.options, **options}
-        if hasattr(chainapi, "LimiterOptions"):  # the reference has none
-            given["limiter"] = chainapi.LimiterOptions(probe=given.pop("probe"))
         async with Session(**given, transport=self.world, now=lambda: EPOCH + loop.time()) as session:
             yield session
 

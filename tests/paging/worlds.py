@@ -17,11 +17,11 @@ from urllib.parse import urlencode
 from chainapi import ROUTES, Checkpoint, Limit, MetricPoint, Pages, Provider, Session
 from chainapi._api.identity import given_by, identity_of
 from chainapi._api.routes import Route
+from chainapi._http.emitter import Emitter
 from chainapi._http.message import SentAt
 from chainapi._limits.view import Estimate
 from chainapi._paging.pages import MetricPages
 from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
-from chainapi.client.emitter import Emitter
 from chainapi.core.events import Event
 from chainapi.errors import (
     APIConnectionError,

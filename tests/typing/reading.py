@@ -10,7 +10,7 @@ from typing import Any, TypedDict, assert_type
 from attrs import frozen
 
 from chainapi import Page, Pages, Session
-from chainapi.client.response import RawResponse
+from chainapi._http.response import RawResponse
 from chainapi.models import EvmBlock
 
 

@@ -13,25 +13,25 @@ from urllib.parse import urljoin, urlsplit
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._config import ServiceConfig
 from chainapi._http.message import Request, Response, is_markup, request_id
 from chainapi._http.query import Query
+from chainapi._http.response import RawResponse
 from chainapi._text import contains, masked
 from chainapi._version import __version__
-from chainapi.client.config import ServiceConfig
-from chainapi.client.response import RawResponse
 from chainapi.errors import AuthenticationError, ChainAPIError, DecodeError
 from chainapi.models.codec import Stepwise
 from chainapi.models.error_body import decode_error, excerpt
 from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
+    from chainapi._http.emitter import ServiceEvents
     from chainapi._http.options import Call, CallOptions, Exchange
+    from chainapi._http.telemetry import Telemetry
+    from chainapi._http.transport import Transport
     from chainapi._limits.gate import AnyGate
     from chainapi._limits.member import Member
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.client.emitter import ServiceEvents
-    from chainapi.client.telemetry import Telemetry
-    from chainapi.client.transport import Transport
 
 __all__ = ["Service"]
 

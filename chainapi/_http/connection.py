@@ -12,14 +12,14 @@ from weakref import WeakValueDictionary
 from attrs import define, field
 from msgspec.structs import replace
 
+from chainapi._config import Unconfigured
 from chainapi._http.call import CallRunner, Retries
 from chainapi._http.options import Call, CallOptions, Exchange
+from chainapi._http.service import Service
 from chainapi._http.timeouts import Timeouts
+from chainapi._http.transport import Transport
+from chainapi._limits.gates import Gates
 from chainapi._limits.queue import WaitingLimit
-from chainapi.client.config import Unconfigured
-from chainapi.client.gates import Gates
-from chainapi.client.service import Service
-from chainapi.client.transport import Transport
 from chainapi.errors import ConfigurationError, SessionClosedError
 
 if TYPE_CHECKING:

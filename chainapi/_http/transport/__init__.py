@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from chainapi.client.transport.protocol import Transport
-from chainapi.client.transport.sender import MAX_BODY, AiohttpTransport
+from chainapi._http.transport.protocol import Transport
+from chainapi._http.transport.sender import MAX_BODY, AiohttpTransport
 
 __all__ = ["MAX_BODY", "AiohttpTransport", "Transport"]

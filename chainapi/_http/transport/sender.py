@@ -10,12 +10,12 @@ import aiohttp
 from aiohttp.http import HttpProcessingError
 from yarl import URL
 
+from chainapi._config import trusted
 from chainapi._http.message import Request, Response
-from chainapi.client.config import trusted
-from chainapi.client.transport.connector import NO_TIMEOUT, Keeper, keep
-from chainapi.client.transport.direct import DirectSender
-from chainapi.client.transport.faults import Fault, fault_of, reason
-from chainapi.client.transport.responses import Responses
+from chainapi._http.transport.connector import NO_TIMEOUT, Keeper, keep
+from chainapi._http.transport.direct import DirectSender
+from chainapi._http.transport.faults import Fault, fault_of, reason
+from chainapi._http.transport.responses import Responses
 from chainapi.core.arguments import whole_number
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 

@@ -20,8 +20,8 @@ from msgspec import Struct
 from yarl import URL
 
 from chainapi._http.message import Request, Response
-from chainapi.client.transport.connector import NO_TIMEOUT
-from chainapi.client.transport.responses import Responses
+from chainapi._http.transport.connector import NO_TIMEOUT
+from chainapi._http.transport.responses import Responses
 from chainapi.core.private import Private
 
 __all__ = ["DirectSender"]

@@ -13,7 +13,7 @@ from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 
 from chainapi._http.message import Response
-from chainapi.client.transport.faults import Fault
+from chainapi._http.transport.faults import Fault
 from chainapi.errors import ResponseTooLargeError
 
 __all__ = ["Responses"]

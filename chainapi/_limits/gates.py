@@ -18,8 +18,8 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct, field
 
+from chainapi._config import Secret, ServiceConfig
 from chainapi._limits.gate import AnyGate, Gate
-from chainapi.client.config import Secret, ServiceConfig
 
 __all__ = ["Gates", "LoopGates", "OwnGates"]
 

@@ -1,1 +1,0 @@
-"""Asyncio shells of the core: transport, gate, calls, pages."""
