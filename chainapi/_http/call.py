@@ -207,6 +207,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         if events is not None:
             events.queued()
         service.waiting.add(self.revoke)
+        service.warm()
         try:
             return await service.gate.acquire(ask, service.member)
         except APITimeoutError as error:
@@ -271,6 +272,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         if isinstance(outcome, APIConnectionError):
             permit.lost()
         else:
+            service.unopened = 0
             exchange.limits = read_limits(outcome.headers, sent.wall + exchange.elapsed)
             verdict = permit.answered(outcome.status, exchange.limits)
             # The gate of another process returns it later.

@@ -17,6 +17,7 @@ from chainapi._config import ServiceConfig
 from chainapi._http.message import Request, Response, is_markup, request_id
 from chainapi._http.query import Query
 from chainapi._http.response import RawResponse
+from chainapi._http.transport import AiohttpTransport
 from chainapi._text import contains, masked
 from chainapi._version import __version__
 from chainapi.errors import AuthenticationError, ChainAPIError, DecodeError
@@ -56,6 +57,7 @@ class Service:
         events: emits the events of the service.
         telemetry: observes each request, and adds headers to it; None without one.
         waiting: functions that end the calls that wait for quota with a 401 of another one.
+        unopened: connections that may still be opened before the first response.
 
     """
 
@@ -65,7 +67,12 @@ class Service:
     events: ServiceEvents
     telemetry: Telemetry | None = None
     waiting: set[Callable[[AuthenticationError], None]] = field(factory=set[Any], init=False)
+    unopened: int = field(init=False)
     _gate: AnyGate | None = field(default=None, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # Calls that wait for a `rate` need few connections at once; the first request opens its own.
+        self.unopened = self.member.settings.max_in_flight - 1 if self.member.ceiling is None else 0
 
     @property
     def name(self) -> str:
@@ -93,6 +100,12 @@ class Service:
         with self.telemetry.attempt(call) as headers:
             # The request's own headers win: the key, and those that the caller passed.
             return await self.transport.send(replace(request, headers={**headers, **request.headers}))
+
+    def warm(self) -> None:
+        """Open a connection for a call that waits for the first response."""
+        if self.unopened and isinstance(self.transport, AiohttpTransport):
+            self.unopened -= 1
+            self.transport.warm(self.endpoint.base_url + "/")
 
     def shown_url(self, call: Call) -> str:
         """Return the URL of a call as people may see it, without the page token."""

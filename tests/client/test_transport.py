@@ -922,6 +922,37 @@ async def test_request_goes_out_as_it_is_written() -> None:
     assert set(received.headers) <= {"host", "x-data-api-key", "accept", "accept-encoding", "user-agent"}
 
 
+async def test_connections_are_opened_while_the_first_request_is_under_way() -> None:
+    """Calls that wait for the first response have a connection each by then, and no more than may be used."""
+    opened = asyncio.Event()
+
+    async def answer(peer: Peer) -> None:
+        if server.connections == 8:
+            opened.set()
+        while True:
+            await peer.request()
+            await opened.wait()
+            await peer.send(http(b"{}"))
+
+    async with RawServer(answer) as server:
+        async with Session(
+            data_base_url=server.origin, api_key=KEY, max_in_flight=8, deadline=9.0
+        ) as session:
+            await asyncio.gather(*(session.data.get("/v1/x") for _ in range(20)))
+        assert (server.connections, len(server.requests)) == (8, 20)
+
+
+async def test_a_session_that_is_closed_opens_no_more_connections() -> None:
+    """Connections that a closed session was opening are given up."""
+    async with RawServer(each(http(b"{}"))) as server:
+        async with Session(data_base_url=server.origin, api_key=KEY) as session:
+            calls = [asyncio.create_task(session.data.get("/v1/x")) for _ in range(9)]
+            await asyncio.sleep(0)
+        ends = await asyncio.gather(*calls, return_exceptions=True)
+        assert {type(end) for end in ends} == {SessionClosedError}
+        assert server.requests == []
+
+
 async def test_plain_request_does_without_the_method_of_aiohttp(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

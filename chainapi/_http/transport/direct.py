@@ -132,6 +132,13 @@ class DirectSender:
         origin = self._origins[text] = Origin(request, headers)
         return origin
 
+    async def warm(self, url: str) -> None:
+        """Open a connection to the origin of a URL, which the next request uses."""
+        text = url[: url.find("/", 8)]
+        origin = self._origins.get(text) or self._add_origin(text) if self._usable else None
+        if origin is not None:
+            (await self._connector.connect(origin.request, [], NO_TIMEOUT)).release()
+
     async def send(self, message: Message) -> Response | None:
         """Send a message once, and return the response.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from contextlib import suppress
 from typing import Self
 
 import aiohttp
@@ -63,6 +64,7 @@ class AiohttpTransport:
         self._direct: DirectSender | None = None  # of a client of its own
         self._loop: asyncio.AbstractEventLoop | None = None  # of a client of its own
         self._closed = False
+        self._warming = set[asyncio.Task[None]]()
         self._responses = Responses(max_body)
 
     async def send(self, request: Request) -> Response:
@@ -101,6 +103,22 @@ class AiohttpTransport:
             error.__context__ = None
             raise error.with_traceback(None) from None
         raise fault
+
+    def warm(self, url: str) -> None:
+        """Open a connection to the origin of a URL, in the background.
+
+        It does nothing if the connection cannot be made: the request meets the fault.
+        """
+        if self._proxy is None and (self._client is None or self._direct is not None):
+            task = asyncio.get_running_loop().create_task(self._warm(url))
+            self._warming.add(task)
+            task.add_done_callback(self._warming.discard)
+
+    async def _warm(self, url: str) -> None:
+        with suppress(aiohttp.ClientError, OSError, ValueError, SessionClosedError):
+            await self._open()
+            if self._direct is not None:
+                await self._direct.warm(url)
 
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
@@ -149,6 +167,8 @@ class AiohttpTransport:
         A `ClientSession` that was passed in stays open.
         """
         self._closed = True
+        for task in self._warming:
+            task.cancel()
         keeper, self._keeper, self._client, self._direct = self._keeper, None, None, None
         if keeper is not None:
             await anext(keeper, None)
