@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import subprocess
 import sys
 from typing import Any
@@ -40,6 +41,22 @@ def test_run_returns_the_result() -> None:
             await kept[0].data.chains().first()
 
     asyncio.run(after())
+
+
+def test_the_collector_runs_rarely_meanwhile() -> None:
+    """The garbage collector has higher thresholds while a program runs, unless they were higher before."""
+
+    async def thresholds(_: Session) -> tuple[int, int, int]:
+        return gc.get_threshold()
+
+    before = gc.get_threshold()
+    try:
+        for own, meanwhile in (((700, 10, 10), (50_000, 20, 100)), ((90_000, 5, 5), (90_000, 5, 5))):
+            gc.set_threshold(*own)
+            assert chainapi.run(thresholds, **Simulator().arguments()) == meanwhile
+            assert gc.get_threshold() == own
+    finally:
+        gc.set_threshold(*before)
 
 
 async def test_a_running_loop_is_refused_with_advice() -> None:
