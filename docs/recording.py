@@ -25,10 +25,10 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 # The root of the project is on the path from here on.
 from chainapi import Session
+from chainapi._paging.background import in_background
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal
-from chainapi._paging.background import in_background
 from chainapi.simulator import Simulator
 from chainapi.testing.loops import VirtualLoop
 
