@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from inspect import signature
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, overload
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from msgspec.structs import replace
 
@@ -29,7 +29,14 @@ from chainapi.errors import ConfigurationError
 from chainapi.models.codec import ResourceDecoder
 
 if TYPE_CHECKING:
+    from typing_extensions import TypeVar as TypeVarWithDefault
+
     from chainapi._limits.view import QuotaSnapshot
+
+    Row = TypeVarWithDefault("Row", default=dict[str, Any])
+    Resource = TypeVarWithDefault("Resource", default=Any)
+else:
+    Row, Resource = TypeVar("Row"), TypeVar("Resource")
 
 __all__ = ["ServiceAPI"]
 
@@ -70,13 +77,12 @@ class ServiceAPI:
         """
         return self._connection.snapshot(self._service())
 
-    @overload
     def list(
         self,
         path: str,
         *,
         items: str | None = None,
-        model: type[T],
+        model: type[Row] | None = None,
         page_size: int | None = None,
         key: str | Sequence[str] | None = None,
         descending_key: str | None = None,
@@ -90,50 +96,7 @@ class ServiceAPI:
         tag: str | None = None,
         params: Mapping[str, object] | None = None,
         **given: object,
-    ) -> Pages[T]: ...
-
-    @overload
-    def list(
-        self,
-        path: str,
-        *,
-        items: str | None = None,
-        model: None = None,
-        page_size: int | None = None,
-        key: str | Sequence[str] | None = None,
-        descending_key: str | None = None,
-        until: str | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-        params: Mapping[str, object] | None = None,
-        **given: object,
-    ) -> Pages[dict[str, Any]]: ...
-
-    def list(
-        self,
-        path: str,
-        *,
-        items: str | None = None,
-        model: type[Any] | None = None,
-        page_size: int | None = None,
-        key: str | Sequence[str] | None = None,
-        descending_key: str | None = None,
-        until: str | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-        params: Mapping[str, object] | None = None,
-        **given: object,
-    ) -> Pages[Any]:
+    ) -> Pages[Row]:
         """Walk any list route (specification, section 4).
 
         Args:
@@ -182,43 +145,17 @@ class ServiceAPI:
         view, query = self._told_apart(self.list, given, params, page_size)
         return Pages(*self._walk(route, self._query(route.path, query), options, view=view))
 
-    @overload
     async def get(
         self,
         path: str,
         *,
-        model: type[T],
+        model: type[Resource] | None = None,
         priority: int | None = None,
         deadline: float | None = None,
         tag: str | None = None,
         params: Mapping[str, object] | None = None,
         **given: object,
-    ) -> T: ...
-
-    @overload
-    async def get(
-        self,
-        path: str,
-        *,
-        model: None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-        params: Mapping[str, object] | None = None,
-        **given: object,
-    ) -> Any: ...
-
-    async def get(
-        self,
-        path: str,
-        *,
-        model: type[Any] | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-        params: Mapping[str, object] | None = None,
-        **given: object,
-    ) -> Any:
+    ) -> Resource:
         """Return one resource, as plain JSON values or as `model`.
 
         Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
@@ -233,6 +170,7 @@ class ServiceAPI:
         """
         view, query = self._told_apart(self.get, given, params)
         options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
+        resource: Resource
         resource, _ = await self._get(path, query, options, ResourceDecoder(model))
         return resource
 
