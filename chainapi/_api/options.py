@@ -67,6 +67,8 @@ def call_options(options: CallOptions, given: Mapping[str, Any]) -> CallOptions:
             continue
         if name == "max_attempts":
             changed["retry"] = RetryPolicy(whole_number(name, value))
+        elif name == "max_waiting":
+            changed["waiting_limit"] = None if value == inf else WaitingLimit(whole_number(name, value, 0))
         elif name == "headers":
             changed[name] = {**options.headers, **_headers(value)}
         else:
@@ -78,7 +80,7 @@ def changed_options(connection: Connection, options: CallOptions, given: Mapping
     """Return the options of a call or a view of a session; see `call_options`."""
     changed = call_options(options, given)
     if given.get("max_waiting") is not None:
-        changed = connection.counted(changed, options.max_waiting)
+        changed = connection.counted(changed, options.waiting_limit)
     connection.expect(changed.timeout)
     return changed
 
@@ -141,11 +143,8 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "tag": tag_of,
     "coalesce": lambda value: boolean("coalesce", value),
     "cache": _cache,
-    "max_waiting": lambda value: (
-        None if value == inf else WaitingLimit(whole_number("max_waiting", value, 0))
-    ),
 }
-OPTIONS = (*_CHECKS, "max_attempts", "headers")
+OPTIONS = (*_CHECKS, "max_attempts", "max_waiting", "headers")
 
 
 def is_misspelt(name: str) -> bool:

@@ -198,7 +198,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             None if left is None else max(0.0, left - self._seconds[_QUEUE]),
             self.deadline,
             again=self._attempts > 0,
-            limit=options.max_waiting,
+            limit=options.waiting_limit,
         )
 
     async def _turn(self, ask: Ask) -> AnyPermit:

@@ -115,16 +115,16 @@ class Connection:
             service.member.timeout = max(service.member.timeout, timeout)
 
     def counted(self, options: CallOptions, outer: WaitingLimit | None) -> CallOptions:
-        """Return the options with the `max_waiting` of the equal views that are in use.
+        """Return the options with the waiting limit of the equal views that are in use.
 
         A web backend makes a view for each request: their calls are counted together. `outer` is the limit of
         the view from which the view is made.
         """
-        limit = options.max_waiting
+        limit = options.waiting_limit
         if limit is None:
             return options
         identity = limit.most, outer, options.waits, options.tag, options.coalesce, options.cache
-        return replace(options, max_waiting=self._limits.setdefault(identity, limit))
+        return replace(options, waiting_limit=self._limits.setdefault(identity, limit))
 
     def clock(self) -> float:
         """Return the time of the running loop in seconds."""

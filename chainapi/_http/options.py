@@ -34,7 +34,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
         priority: calls with a higher one go first in the queue for quota.
         tag: name of the spender of the quota; None uses that of the session.
         headers: further headers of the request, by lower-case names.
-        max_waiting: limit on the calls of the view that wait for quota; None for none.
+        waiting_limit: limit on the calls of the view that wait for quota; None for none.
         coalesce: whether identical requests in flight are one.
         cache: keeps successful responses; identical requests in flight are then one too.
 
@@ -47,7 +47,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
     priority: int = 0
     tag: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    max_waiting: WaitingLimit | None = None
+    waiting_limit: WaitingLimit | None = None
     coalesce: bool = False
     cache: Cache | None = None
 
@@ -59,7 +59,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
     @property
     def identity(self) -> tuple[object, ...]:
         """Options that calls have in common if one response may answer them."""
-        return self.waits, self.max_waiting, self.cache
+        return self.waits, self.waiting_limit, self.cache
 
     @property
     def shares(self) -> bool:
