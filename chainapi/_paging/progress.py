@@ -1,7 +1,7 @@
 """Progress of long walks and exports, in notebooks and on terminals.
 
-rich or tqdm draw it where one of them is installed; else it is a plain line on standard error. Without a
-terminal or a notebook nothing is shown, so that logs stay clean.
+It is a line on standard error, or the output of a cell. Without a terminal or a notebook nothing is shown,
+so that logs stay clean.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Sequence, Sized
 from contextlib import asynccontextmanager, suppress
 from html import escape
 from importlib import import_module
-from importlib.util import find_spec
 from math import ceil
 from typing import Any, Protocol, TextIO
 
@@ -25,7 +24,6 @@ from chainapi.core.duration import in_words
 __all__ = ["Display", "Progress", "WalkProgress", "display", "progress_text", "shown"]
 
 EVERY = 0.5  # seconds between two updates
-WIDEST_BAR = 30  # characters
 
 
 class Progress(Protocol):
@@ -141,9 +139,7 @@ def display(stream: TextIO | None = None) -> Display | None:
     stream = sys.stderr if stream is None else stream
     if stream is None or not stream.isatty():  # a program without a console has None
         return None
-    if find_spec("rich") is not None:
-        return RichBar(stream)
-    return TqdmBar(stream) if find_spec("tqdm") is not None else Line(stream)
+    return Line(stream)
 
 
 def _in_notebook() -> bool:
@@ -168,51 +164,6 @@ class Line:
         """Remove the line."""
         self.stream.write("\r\x1b[K")
         self.stream.flush()
-
-
-class RichBar:
-    """Bar and line, drawn by rich."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from rich.console import Console
-        from rich.live import Live
-
-        self._live = Live(console=Console(file=stream), auto_refresh=False, transient=True)
-        self._live.start()
-
-    def update(self, text: str, share: float | None) -> None:
-        """Draw both."""
-        from rich.console import Group
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        line = Text(text, no_wrap=True, overflow="ellipsis")
-        drawn = line if share is None else Group(ProgressBar(1.0, min(share, 1.0), WIDEST_BAR), "", line)
-        self._live.update(drawn, refresh=True)
-
-    def close(self) -> None:
-        """Remove both."""
-        self._live.stop()
-
-
-class TqdmBar:
-    """Bar and line, drawn by tqdm."""
-
-    def __init__(self, stream: TextIO) -> None:
-        from tqdm.std import tqdm
-
-        self._bar = tqdm(
-            total=1.0, file=stream, leave=False, bar_format=f"{{bar:{WIDEST_BAR}}} {{desc}}", mininterval=0.0
-        )
-
-    def update(self, text: str, share: float | None) -> None:
-        """Draw both."""
-        self._bar.n = min(share or 0.0, 1.0)
-        self._bar.set_description_str(text, refresh=True)
-
-    def close(self) -> None:
-        """Remove both."""
-        self._bar.close()
 
 
 class Notebook:

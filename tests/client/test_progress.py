@@ -14,11 +14,8 @@ from attrs import Factory, define
 from chainapi._limits.view import QuotaSnapshot, seconds_left
 from chainapi._paging import progress as progress_module
 from chainapi._paging.progress import (
-    Line,
     Notebook,
-    RichBar,
     Shown,
-    TqdmBar,
     WalkProgress,
     display,
     progress_text,
@@ -178,30 +175,11 @@ def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.rule
-@pytest.mark.parametrize(
-    ("installed", "kind"), [({"rich", "tqdm"}, RichBar), ({"tqdm"}, TqdmBar), (set[str](), Line)]
-)
-def test_the_place_on_a_terminal(
-    monkeypatch: pytest.MonkeyPatch, installed: set[str], kind: type[object]
-) -> None:
-    """Rich draws where it is installed, else tqdm, else a plain line; all show text and remove it."""
-    monkeypatch.setattr(progress_module, "find_spec", lambda name: name if name in installed else None)
-    stream = Terminal()
-    place = display(stream)
-    assert place is not None
-    assert isinstance(place, kind)
-    place.update("10 rows", None)
-    place.update("5 of 20 rows", 0.25)
-    place.close()
-    assert "10 rows" in stream.getvalue()
-    assert "5 of 20 rows" in stream.getvalue()
-
-
-@pytest.mark.rule
 def test_a_line_is_written_over_itself() -> None:
     """The plain line stays on one line of the terminal, and is removed in the end."""
     stream = Terminal()
-    line = Line(stream)
+    line = display(stream)
+    assert line is not None
     line.update("1 row", None)
     line.update("x" * 500, None)
     line.close()
