@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 import subprocess
 import sys
@@ -125,49 +124,6 @@ async def use(session, **options):
 """
 
 
-LEAVING = {
-    "run": """
-        session = opened()
-        asyncio.run(use(session))
-    """,
-    "loop left open": """
-        session = opened()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(use(session))
-    """,
-    "loop left open, session dropped": """
-        async def main():
-            await anext(opened().metrics.avg_tps(43114))
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(main())
-        gc.collect()
-    """,
-    "loop left open, with pages on their way": """
-        session = opened()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(use(session, prefetch=4))
-    """,
-    "loop closed, with pages on their way": """
-        session = opened()
-        loop = asyncio.new_event_loop()
-        loop.run_until_complete(use(session, prefetch=4))
-        loop.close()
-    """,
-    "loop runs in a thread": """
-        session = opened()
-        loop = asyncio.new_event_loop()
-        threading.Thread(target=loop.run_forever, daemon=True).start()
-        asyncio.run_coroutine_threadsafe(use(session), loop).result()
-    """,
-    "many": """
-        sessions = [opened() for _ in range(4)]
-        loop = asyncio.new_event_loop()
-        for session in sessions:
-            loop.run_until_complete(use(session))
-    """,
-}
-
-
 async def left(body: str, *options: str) -> str:
     """Run a program that leaves a session open; return its standard error.
 
@@ -181,29 +137,6 @@ async def left(body: str, *options: str) -> str:
         _, errors = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0, errors.decode()
     return errors.decode()
-
-
-@pytest.mark.parametrize(
-    "name", ["run", *(pytest.param(name, marks=proof) for name in LEAVING if name != "run")]
-)
-async def test_program_that_leaves_a_session_open_gets_one_warning(name: str) -> None:
-    """In development mode a program that leaves a session open gets one warning and no traceback."""
-    body = LEAVING[name]
-    told = await left(body, "-X", "dev")
-    assert told.count("ResourceWarning: a Session was not closed") == 1
-    assert not re.search("Traceback|was destroyed|never awaited|Unclosed (client|connector)", told)
-    # Messages of asyncio about loops. In one that was closed too early nothing can be closed any more.
-    theirs = "event loop|slow|Executing|tracemalloc|a Session was not closed"
-    early = "|socket|transport|Unclosed connection" if "loop.close()" in body else ""
-    lines = [line for line in told.splitlines() if not line.startswith("  ")]
-    assert [line for line in lines if not re.search(theirs + early, line)] == []
-
-
-@proof
-@pytest.mark.parametrize("name", ["run", "many", "loop closed, with pages on their way"])
-async def test_program_that_leaves_a_session_open_ends_in_silence(name: str) -> None:
-    """A program that leaves a session open prints nothing in normal mode."""
-    assert await left(LEAVING[name]) == ""
 
 
 @proof

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import atexit
 import os
 import select
 import ssl
@@ -12,11 +11,10 @@ import warnings
 from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
-from weakref import WeakKeyDictionary, ref
+from weakref import WeakKeyDictionary, WeakSet
 
 import aiohttp
 from aiohttp.connector import Connection
-from msgspec import Struct
 
 __all__ = ["NO_TIMEOUT", "Connector", "Keeper", "keep"]
 
@@ -82,11 +80,23 @@ async def keep(ssl_context: ssl.SSLContext | None) -> tuple[aiohttp.ClientSessio
         trust_env=False,
         timeout=NO_TIMEOUT,
     )
-    _let_go()
+    _OPEN.add(client)
     keeper = _kept(client)
-    _KEPT[client] = _Kept(ref(keeper), asyncio.get_running_loop(), os.getpid())
     await anext(keeper)
     return client, keeper
+
+
+_OPEN = WeakSet[aiohttp.ClientSession]()
+
+
+def _let_go() -> None:
+    """Let go of the clients of the parent: a child must not close their connections."""
+    for client in _OPEN:
+        client.detach()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 async def _kept(client: aiohttp.ClientSession) -> Keeper:
@@ -102,60 +112,8 @@ async def _kept(client: aiohttp.ClientSession) -> Keeper:
         _warn_of_unclosed()
         raise
     finally:
-        _KEPT.pop(client, None)
+        _OPEN.discard(client)
         await client.close()
-
-
-class _Kept(Struct, frozen=True):
-    """Owner of an open client: the generator that closes it, its loop, its process."""
-
-    keeper: ref[Keeper]
-    loop: asyncio.AbstractEventLoop
-    process: int
-
-
-# Referred to until they are closed: aiohttp logs an error for an open client that is garbage-collected.
-_KEPT: dict[aiohttp.ClientSession, _Kept] = {}
-
-
-def _let_go(*, running: bool = False) -> None:
-    """Detach clients that cannot be closed any more.
-
-    Their loop is closed, or belongs to another process. `running` includes those whose loop runs in another
-    thread.
-    """
-    for client, kept in list(_KEPT.items()):
-        ours = kept.process == os.getpid()
-        if not ours or kept.loop.is_closed() or (running and kept.loop.is_running()):
-            del _KEPT[client]
-            client.detach()
-            if ours:
-                _warn_of_unclosed()
-
-
-@atexit.register
-def _close_at_exit() -> None:
-    """Close clients that are still open at the end of the program.
-
-    Only those in loops that are neither closed nor running. Otherwise aiohttp would log an error for each
-    client, connector and connection.
-    """
-    _let_go(running=True)
-    for kept in list(_KEPT.values()):
-        kept.loop.run_until_complete(_finish(kept))
-
-
-async def _finish(kept: _Kept) -> None:
-    await _turns()  # the loop now closes a keeper without references
-    if (keeper := kept.keeper()) is not None:
-        await keeper.aclose()
-    await _turns()
-
-
-async def _turns() -> None:
-    """Run the callbacks that closing schedules."""
-    for _ in range(10):
-        await asyncio.sleep(0)
 
 
 def _warn_of_unclosed() -> None:
