@@ -302,7 +302,7 @@ class _Merge:
 
     async def _walk_pages(self, key: Any, pages: Stream[Any]) -> None:
         """Fetch the pages of a source, each after the reader took the one before it."""
-        if self._ending():  # since the source was taken
+        if self._ending() or pages.exhausted:  # since the source was taken, or read by somebody else
             return
         async for page in pages:
             await self._hand_over(key, page)

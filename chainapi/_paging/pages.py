@@ -57,6 +57,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         self._runner = WalkRunner(walk, source)
         self.left_out: list[Invalid] = []
         self._model: Any = _UNKNOWN
+        self._was_read = False  # to its end, by a reader of the whole list
 
     def __repr__(self) -> str:
         walk = self.walk
@@ -128,6 +129,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         return self._source.model
 
     def __aiter__(self) -> Self:
+        self._begin_whole()
         return self
 
     async def __anext__(self) -> Page[T]:
@@ -145,6 +147,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
             runner.refuse_while_reading()
             runner.end_reading()
         if not await runner.advance():
+            self._was_read |= walk.exhausted
             raise StopAsyncIteration
         rest = list(walk.rows()) if begun or walk.resumed_inside else None
         page = self._page_type.of(walk, self._source.extra, rest)
@@ -179,7 +182,9 @@ class Pages(AsyncStreamOnly, Generic[T]):
         return self._items(limit)
 
     async def _items(self, left: int | None) -> AsyncGenerator[T, None]:
-        walk, runner = self.walk, self._runner
+        walk, runner, whole = self.walk, self._runner, left is None
+        if whole:
+            self._begin_whole()
         with runner.reading(left) as reader:
             while left != 0 and await runner.advance():
                 before = 0 if left is None else walk.rows_given
@@ -190,6 +195,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
                         return
                 if left is not None:
                     left -= walk.rows_given - before
+        self._was_read |= whole and walk.exhausted
 
     def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
         """Yield the rows in lists, each row once; with `limit` at most that many rows.
@@ -212,7 +218,9 @@ class Pages(AsyncStreamOnly, Generic[T]):
     async def _batches(
         self, size: int | None, left: int | None, begin: Callable[[], Batch], tables: Tables | None = None
     ) -> AsyncGenerator[Any, None]:
-        runner = self._runner
+        runner, whole = self._runner, left is None
+        if whole:
+            self._begin_whole()
         if tables is not None:
             await tables.load(fixed=True)
         batches = "" if left is not None else "batches()" if tables is None else tables.batches
@@ -232,6 +240,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
                     finally:
                         del result  # else the frame and the error would refer to each other
                 if not result:
+                    self._was_read |= whole and self.walk.exhausted
                     return
 
     async def collect(self, limit: int | None = None, *, progress: bool = False) -> list[T]:
@@ -254,6 +263,8 @@ class Pages(AsyncStreamOnly, Generic[T]):
     ) -> Any:
         whole_numbers(limit=limit)
         boolean("progress", progress)
+        if limit is None:
+            self._begin_whole()
         if tables is not None:
             await tables.load()
         runner = self._runner
@@ -262,11 +273,27 @@ class Pages(AsyncStreamOnly, Generic[T]):
             runner.collecting(limit, reader, begin) as batch,
         ):
             if not progress:
-                return await runner.collect(batch, limit, reader)
-            from chainapi._paging.progress import WalkProgress, shown
+                rows = await runner.collect(batch, limit, reader)
+            else:
+                from chainapi._paging.progress import WalkProgress, shown
 
-            async with shown(WalkProgress(self, batch, limit)):
-                return await runner.collect(batch, limit, reader)
+                async with shown(WalkProgress(self, batch, limit)):
+                    rows = await runner.collect(batch, limit, reader)
+            self._was_read |= limit is None
+            return rows
+
+    def _begin_whole(self) -> None:
+        """Refuse a reader of the whole list after one that read it to its end.
+
+        Raises:
+            PagingError: there was one.
+
+        """
+        if self._was_read and not self._runner.closed:
+            raise self._runner.refusal(
+                "this stream was read to its end, and can be read once: call the method of the list again for"
+                " a new one, or keep its rows in a list"
+            )
 
     def arrow_batches(
         self, size: int | None = 10_000, limit: int | None = None, *, amounts: Amounts = "text"

@@ -202,7 +202,7 @@ async def test_a_cancelled_list_is_continued(limit: int | None, progress: bool) 
         assert numbers(await blocks(session, resume=pages.checkpoint).collect()) == [*range(40)]
         rows = await pages.collect(limit, progress=progress)
         assert pages.checkpoint.rows == len(rows) == (limit or 40)
-        assert numbers(rows + await pages.collect()) == [*range(40)]
+        assert numbers(rows + await pages.collect(100)) == [*range(40)]
 
 
 async def test_a_cancelled_list_is_returned_in_pieces() -> None:

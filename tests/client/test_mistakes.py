@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from chainapi import Page, Session
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, PagingError
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
@@ -43,6 +43,30 @@ async def test_a_stream_is_no_coroutine() -> None:
         pages: Any = session.data.evm.blocks(43114)
         with pytest.raises(TypeError, match=r"write `rows = await stream\.collect\(\)`"):
             await pages
+
+
+async def read(pages: Any, way: str) -> int:
+    """Read a stream in one way; return what it gave."""
+    if way == "collect":
+        return len(await pages.collect())
+    return len([one async for one in (pages if way == "pages" else getattr(pages, way)())])
+
+
+@pytest.mark.parametrize("first", ["pages", "items", "batches", "collect"])
+@pytest.mark.parametrize("again", ["pages", "items", "batches", "collect"])
+async def test_a_stream_is_read_once(first: str, again: str) -> None:
+    """A second loop over a whole stream names the remedy; a reader with a limit finds nothing more."""
+    async with simulated(Simulator(rows=30)) as session:
+        pages = session.data.evm.blocks(43114)
+        assert await read(pages, first) > 0
+        assert (await pages.collect(5), await pages.first()) == ([], None)
+        with pytest.raises(PagingError, match="read to its end, and can be read once: call the method of"):
+            await read(pages, again)
+        whole = session.data.evm.blocks(43114)
+        assert len(await whole.collect(30)) == 30
+        assert len(await whole.collect()) == 0  # the rest
+        await pages.aclose()
+        assert await read(pages, again) == 0
 
 
 async def test_a_page_is_no_row() -> None:

@@ -65,7 +65,7 @@ async def test_to_arrow(limit: int | None) -> None:
         assert numbers(table) == newest(40, count)
         assert pages.checkpoint.rows == count
         assert simulator.stats.requests == -(-count // 7)
-        rest = [row.block_number for row in await pages.collect()]
+        rest = [row.block_number for row in await pages.collect(100)]
         assert newest(40, count) + rest == newest(40, 40)
 
 
@@ -358,7 +358,7 @@ async def test_a_cancelled_table_is_continued(limit: int | None, prefetch: int) 
         with pytest.raises(PagingError, match="inside a batch"):
             await pages.to_arrow(amounts="decimal")
         frame = await pages.to_polars(limit=limit)
-        rest = await pages.to_arrow()
+        rest = await pages.to_arrow(100)
         assert frame["block_number"].to_list() + numbers(rest) == newest(40, 40)
         assert frame.height == (limit or 40)
 

@@ -110,6 +110,7 @@ class Play:
 
     async def read(self, stream: Any, how: str, most: int = ALL) -> None:
         """Read a stream in one of the ways, and note what it gives and where it stands then."""
+        how = "first" if stream.exhausted else how  # a whole stream is read once
         await self.guarded(self._read(stream, how, most), how)
         self.trace.add("state", stream.exhausted, stream.restarts)
 

@@ -496,6 +496,8 @@ class PagingMachine(RuleBasedStateMachine):
 
     async def _rows(self, count: int) -> None:
         left = count
+        if self.pages.exhausted:
+            return  # a stream is read once
         async for row in self._each():
             self._take_row(row)
             self.saved.append(Saved(self.pages.checkpoint, self.walked.copy()))
@@ -516,6 +518,8 @@ class PagingMachine(RuleBasedStateMachine):
         return result or []
 
     async def _collect(self, limit: int | None) -> None:
+        if self.pages.exhausted:
+            return  # a stream is read once
         self.collecting = True
         try:
             rows = self._listed(await self._all(limit))
