@@ -9,9 +9,9 @@ import ipaddress
 import os
 import re
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from datetime import timedelta
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import ClassVar, Literal, NoReturn
@@ -294,49 +294,26 @@ class _Sources(Struct, frozen=True):
 
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
-) -> Callable[[], ssl.SSLContext] | None:
-    """Return what makes the context of connections; None to trust the system's.
+) -> ssl.SSLContext | None:
+    """Return the context of connections; None for that of the system.
 
-    With None, the authorities of the system are trusted. Without `given` it trusts those in the file
-    SSL_CERT_FILE and the folder SSL_CERT_DIR, as OpenSSL does. The whole file is read with the first
-    connection, which takes some 35 ms; only its first certificate is read here. The function raises
-    ConfigurationError if the rest cannot be read.
+    Without `given` it trusts the authorities in the file SSL_CERT_FILE and the folder SSL_CERT_DIR, as
+    OpenSSL does.
 
     Raises:
         ConfigurationError: `given` does not check certificates, or a variable names a path without any.
 
     """
     if given is not None:
-        checked = _checked_context(given)
-        return lambda: checked
+        return _checked_context(given)
     file, folders = environment.get("SSL_CERT_FILE"), environment.get("SSL_CERT_DIR")
     if folders and not any(map(os.path.isdir, folders.split(os.pathsep))):
         raise _without_certificates("SSL_CERT_DIR", folders, "there is no such folder")
     if not file:
-        default = ssl.create_default_context() if folders else None
-        return None if default is None else lambda: default
-    read = partial(_read_context, file, folders or ssl.get_default_verify_paths().capath)
-    if not _begins_with_certificate(file):
-        read()  # raises the fault, unless the file has a rare form
-    return read
-
-
-def _begins_with_certificate(file: str) -> bool:
-    """Return whether the first certificate of a file can be read."""
-    try:
-        with Path(file).open("rb") as opened:
-            first = _CERTIFICATE.search(opened.read(65_536))
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(
-            cadata=first[0].decode() if first else ""
-        )
-    except (OSError, ValueError):
-        return False
-    return True
-
-
-def _read_context(file: str, folders: str | None) -> ssl.SSLContext:
+        return ssl.create_default_context() if folders else None
     try:
         now = Path(file).stat()
+        folders = folders or ssl.get_default_verify_paths().capath
         return _context_of(file, folders, (now.st_mtime_ns, now.st_size))
     except ssl.SSLError:
         raise _without_certificates("SSL_CERT_FILE", file, "no certificate in PEM format") from None
@@ -344,12 +321,9 @@ def _read_context(file: str, folders: str | None) -> ssl.SSLContext:
         raise _without_certificates("SSL_CERT_FILE", file, str(error.strerror)) from None
 
 
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
-
-
 @lru_cache(maxsize=4)
 def _context_of(file: str, folders: str | None, changed: tuple[int, int]) -> ssl.SSLContext:
-    """Return the context of a file of a time and size."""
+    """Return the context of a file of a time and size: it takes some 35 ms to read."""
     # Without cafile it would read the same file, and ignore a fault.
     return ssl.create_default_context(cafile=file, capath=folders)
 

@@ -798,22 +798,6 @@ def test_variable_that_names_no_certificates_is_refused(
         Session()
 
 
-async def test_certificates_are_read_with_the_first_request(
-    authority: trustme.CA, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A session reads the first certificate of a file, its first request the others and their fault."""
-    place = tmp_path / "own.pem"
-    good, broken = authority.cert_pem.bytes(), b"-----BEGIN CERTIFICATE-----\nAAAA\n"
-    monkeypatch.setenv("SSL_CERT_FILE", str(place))
-    place.write_bytes(good + broken)
-    async with Session(data_base_url="https://127.0.0.1:1", api_key=KEY) as session:
-        with pytest.raises(ConfigurationError, match=r"SSL_CERT_FILE names no certificates: .*own\.pem"):
-            await session.data.get("/v1/x")
-        place.write_bytes(good)
-        with pytest.raises(APIConnectionError):  # read again, and nobody listens
-            await session.with_options(max_attempts=1).data.get("/v1/x")
-
-
 def test_context_that_checks_nothing_is_refused() -> None:
     """A context that checks no certificate or no host name is refused."""
     lenient = ssl.create_default_context()

@@ -123,7 +123,7 @@ class AiohttpTransport:
     async def _open(self) -> aiohttp.ClientSession:
         if self._client is None and not self._closed:
             self._loop = asyncio.get_running_loop()
-            client, self._keeper = await keep(None if self._context is None else self._context())
+            client, self._keeper = await keep(self._context)
             self._client = client
             if self._proxy is None:
                 self._direct = DirectSender(client, self._responses)
