@@ -181,17 +181,15 @@ def resolve(
     header, paths = sources.header(), _checked_paths(sources.provider.paths)
     lifetime = _lifetime(sources.provider.page_token_lifetime)
     metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
-    data: ServiceConfig | Unconfigured = Unconfigured(_missing("data_base_url"))
     if metrics_url is not None:
         metrics = ServiceConfig("metrics", metrics_url, None, None, paths, lifetime)
-    if data_url is not None and key is not None:
+    if data_url is None:
+        return metrics, Unconfigured(_missing("data_base_url"))
+    if key is not None:
         _refuse_plain_http(data_url)
-        data = ServiceConfig("data", data_url, header, key, paths, lifetime)
-    elif data_url is not None:
-        data = ServiceConfig("data", data_url, None, None, paths, lifetime)
-        if sources.provider.api_key_required:
-            data = Unconfigured(_missing("api_key"))
-    return metrics, data
+    elif sources.provider.api_key_required:
+        return metrics, Unconfigured(_missing("api_key"))
+    return metrics, ServiceConfig("data", data_url, None if key is None else header, key, paths, lifetime)
 
 
 def plans(given: object, environment: Mapping[str, str] = os.environ) -> Mapping[str, str]:
