@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import weakref
 from collections import deque
-from typing import Any
 
 from chainapi._api.source import ListSource
 from chainapi._paging.walk import Answer, Fetched, PageToken, Walk
@@ -24,9 +23,7 @@ class Prefetcher:
     """Prefetcher of up to `source.prefetch` pages for the stream `owner`.
 
     These pages are ready, or on their way. Each page is a task that ends by itself; all of them are cancelled
-    when the owner is dropped. Once the reader was cancelled nothing more is sent until somebody reads again:
-    what is on the wire is kept, what waits for quota or for another attempt is given up. Nothing here holds
-    on to the owner.
+    when the owner is dropped. Nothing here holds on to the owner.
     """
 
     def __init__(self, owner: object, source: ListSource, walk: Walk) -> None:
@@ -36,9 +33,6 @@ class Prefetcher:
         self._tasks: deque[asyncio.Task[Answer]] = deque()
         self._token: PageToken | None = None  # of the page that the first of them fetches
         self._rows = 0.0  # wanted beyond the open page
-        self._reader: weakref.ref[asyncio.Task[Any]] | None = None  # while a page is on its way
-        self._cancels = 0  # how often it had been cancelled when it read last
-        self._resting = False
         self._owner = weakref.ref(owner, self._dropped)
 
     def start(self, token: PageToken | None, *, rows: float) -> None:
@@ -46,7 +40,6 @@ class Prefetcher:
         self._rows = rows
         if self._tasks and self._token != token:
             self.cancel()  # the page before them could not be taken, and came again
-        self._read()
         if not self._tasks:
             self._token = token
             self._spawn(token)
@@ -60,15 +53,10 @@ class Prefetcher:
     async def take(self) -> Answer:
         """Wait for the first page, or the error in its place.
 
-        A caller that is cancelled leaves it there. None where it was dropped or given up meanwhile.
+        A caller that is cancelled leaves it there. None if it was dropped meanwhile.
         """
-        self._read()
         task = self._tasks[0]
-        try:
-            await asyncio.wait((task,))
-        except asyncio.CancelledError:
-            self.rest()
-            raise
+        await asyncio.wait((task,))
         if not self._tasks or self._tasks[0] is not task:
             return None
         self._tasks.popleft()
@@ -76,58 +64,20 @@ class Prefetcher:
         self._token = _token_after(outcome)
         return outcome
 
-    def rest(self) -> None:
-        """Send nothing more until somebody reads again."""
-        self._resting = True
-
     def cancel(self) -> None:
         """Drop all pages; what is on its way is cancelled."""
         while self._tasks:
             self._tasks.pop().cancel()
-        self._watch(None)
-
-    def _read(self) -> None:
-        """Remember the task that reads."""
-        self._resting = False
-        self._watch(asyncio.current_task())
-
-    def _watch(self, reader: asyncio.Task[Any] | None) -> None:
-        """Watch a task for its cancellation, by a weak reference.
-
-        A strong one would keep the owner: errors of the task refer to it.
-        """
-        if self._reader is not None and (before := self._reader()) is not None:
-            before.remove_done_callback(self._ended)
-        self._reader = None
-        if reader is not None:
-            reader.add_done_callback(self._ended)
-            self._reader, self._cancels = weakref.ref(reader), reader.cancelling()
-
-    def _ended(self, reader: asyncio.Task[Any]) -> None:
-        if reader.cancelled():
-            self.rest()
-
-    def _needed(self) -> bool:
-        """Return whether the reader may still want further pages.
-
-        It may, unless it was cancelled or has left.
-        """
-        reader = None if self._reader is None else self._reader()
-        if reader is not None and reader.cancelling() > self._cancels:
-            self.rest()
-        return not self._resting
 
     def _spawn(self, token: PageToken | None) -> None:
         outcomes = [task.result() for task in self._tasks]
         ready = sum(len(one.page.rows) for one in outcomes if isinstance(one, Fetched))
-        if token is None or ready >= self._rows or not self._needed():
-            self._watch(None)
+        if token is None or ready >= self._rows:
             return
         fetch = self._walk.fetch(token)
         if self._loop.time() >= fetch.not_after:
-            self._watch(None)
             return
-        task = self._loop.create_task(self._source.fetch(fetch, self._needed))
+        task = self._loop.create_task(self._source.fetch(fetch))
         task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - its loop may be left
         self._tasks.append(task)
         task.add_done_callback(self._spawn_after)
@@ -136,12 +86,8 @@ class Prefetcher:
         """Fetch the page after the last one, while there is room for it."""
         if task.cancelled() or not self._tasks or self._tasks[-1] is not task:
             return
-        if task.result() is None:
-            self._tasks.pop()
-        elif len(self._tasks) < self._source.prefetch:
+        if len(self._tasks) < self._source.prefetch:
             self._spawn(_token_after(task.result()))
-            return
-        self._watch(None)
 
     def _dropped(self, _: object) -> None:
         # The garbage collector may call this in any thread, and after the loop was closed.

@@ -208,8 +208,6 @@ class WalkRunner:
         finally:
             if self.reader is reader:
                 self.end_reading()
-                if self._ahead is not None:
-                    self._ahead.rest()
 
     def end_reading(self) -> None:
         """Drop the limit of the last reader, which cannot read any more."""
