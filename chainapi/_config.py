@@ -128,8 +128,8 @@ class Secret:
 class ServiceConfig(Struct, frozen=True):
     """Address and key of one service.
 
-    The address has no trailing slash; a service that takes no key has none here. `paths` and the seconds of
-    `page_token_lifetime` are those of its `Provider`.
+    The address has no trailing slash; a service that takes no key has none here. Its `Provider` sets
+    `paths` and `page_token_lifetime`, in seconds.
     """
 
     name: str
@@ -293,7 +293,7 @@ class _Sources(Struct, frozen=True):
 def trusted(
     given: ssl.SSLContext | None, environment: Mapping[str, str] = os.environ
 ) -> ssl.SSLContext | None:
-    """Return the context of connections; None for that of the system.
+    """Return the context of connections; None for the system's.
 
     Without `given` it trusts the authorities in the file SSL_CERT_FILE and the folder SSL_CERT_DIR, as
     OpenSSL does.

@@ -31,8 +31,8 @@ def run(
 
     Args:
         main: the function; its argument is the session.
-        loop_factory: makes the event loop, such as ``uvloop.new_event_loop``; None for that of asyncio.
-        arguments: those of `Session`.
+        loop_factory: makes the event loop, such as ``uvloop.new_event_loop``; None for asyncio's.
+        arguments: arguments of `Session`.
 
     Raises:
         ConfigurationError: an argument is invalid, or an event loop runs already, as in a notebook.

@@ -96,7 +96,7 @@ class Session(AsyncContextOnly, SessionView):
             its own. An `AiohttpTransport` takes the largest response, certificates and a proxy.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
         on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
-        telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses those of the process, if
+        telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses the ones of the process, if
             `chainapi.otel.ChainAPIInstrumentor` set them; False uses none.
 
     Raises:
@@ -258,7 +258,7 @@ def _gates(
     if limiter.isolated:
         return parts.OwnGates()
     if type(transport) is AiohttpTransport:
-        transport = None  # it leads to the same servers as that of any other session
+        transport = None  # it leads to the same servers as any other session's
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
         return parts.LoopGates(transport)
     from chainapi.share.participant import rate_of  # imported here: most sessions share nothing

@@ -58,7 +58,7 @@ def validate_webhook(body: bytes, signature: str | None, secret: str | SharedSec
         )
     if not hmac.compare_digest(expected, signature.strip().encode("utf-8", "replace")):
         raise WebhookSignatureError(
-            "the signature is not that of this body and the shared secret: check that the secret is what"
+            "the signature does not belong to this body and the shared secret: check that the secret is what"
             f" session.data.webhooks.shared_secret() returns, and the body the bytes that arrived; {_REFUSE}"
         )
     return _event(signed)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Endpoint"]
 
-# Rows whose classes are loaded at once, unlike those of the models.
+# Rows whose classes are loaded at once, unlike the models.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
 

@@ -51,7 +51,7 @@ _NO_FIELD = object()
 def given_by(route: Route, start: Checkpoint, identity: Identity | None = None) -> Given:
     """Return the rows given of a walk over `route` that begins at `start`.
 
-    `identity` is that of a declared route; None for a route that the caller names.
+    `identity` belongs to a declared route; None for a route that the caller names.
 
     Raises:
         CheckpointError: the caller names an order now, and named none when `start` was taken, or the list was
@@ -77,7 +77,7 @@ def given_by(route: Route, start: Checkpoint, identity: Identity | None = None) 
 def cursor_of(route: Route) -> Cursor | None:
     """Return the cursor of a route; None if its rows have no number.
 
-    None is returned too for a list that descends by a number: it is that of its walk.
+    None is returned too for a list that descends by a number: its walk has it.
     """
     if not route.numbers or route.descending_key is not None:
         return None
@@ -90,7 +90,7 @@ def _check_order(watermark: Watermark | None, route: Route) -> None:
     if watermark is not None and watermark.number_field != _number_field(route):
         raise CheckpointError(
             f"the checkpoint has rows in the order of {quoted(watermark.number_field)}, and this walk is in"
-            f" that of {_number_field(route)!r}: resume in the same order, or without descending_key="
+            f" the order of {_number_field(route)!r}: resume in the same order, or without descending_key="
         )
 
 

@@ -41,7 +41,7 @@ class ListRanges(Struct, frozen=True, eq=False):
 
     @property
     def ends(self) -> Interval:
-        """Ends of the list: those of its range, else those that the caller passed."""
+        """Ends of the list: of its range, else as the caller passed them."""
         within, ranged, query = self.within, self.ranged, self.query
         return Interval(
             query.whole(ranged.start) if within.start is None else within.start,
@@ -147,7 +147,7 @@ def _bounded(query: Query, ranged: Ranged, within: Interval) -> Query:
     """Return a query for the rows of an interval, and some beyond it.
 
     Both ends are sent so that it does not matter whether the service counts them in or out. An open end stays
-    that of the query.
+    as the query has it.
     """
     if within.start is not None:
         query = query.replaced(ranged.start, max(0, within.start - 1))

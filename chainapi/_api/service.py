@@ -160,7 +160,7 @@ class ServiceAPI:
 
         Requests of a higher `priority` are first in the queue for quota. `deadline` is the seconds of the
         call with its waits and retries, and `tag` is the name of the spender in `quota.spenders`. By default
-        they are those of the session, or of the view of it. Other options of a view, such as `timeout`, hold
+        they are as in the session, or the view of it. Other options of a view, such as `timeout`, hold
         for this call. `params` and all further arguments are query parameters by their names on the wire.
 
         Raises:
@@ -186,7 +186,7 @@ class ServiceAPI:
     ) -> RawResponse:
         """Return the response of a GET as it was received, its body not decoded.
 
-        The arguments are those of `get`. Waits, retries and errors are the same too, so that its status is
+        The arguments are as in `get`. Waits, retries and errors are the same too, so that its status is
         200 to 299; only the body may be other than JSON.
 
         Raises:

@@ -99,7 +99,7 @@ class SessionView:
             priority: calls with a higher one go first in the queue for quota; 0 by default.
             tag: name of the spender in `quota.spenders`.
             headers: further headers of each request to both services, such as ``traceparent``. They are added
-                to those of this view; a header of the same name is replaced.
+                to this view's; a header of the same name is replaced.
             coalesce: whether identical GET requests in flight are one: a call then waits for the response to
                 the request that another one sent. Requests are identical if URL, key, headers and options
                 are the same; tag and tracing headers do not count.

@@ -186,8 +186,8 @@ class Cache:
     def use(self, age: float, page_token_lifetime: float) -> Use:
         """Return the use of a response of an age.
 
-        It may have a page token, so one of the age `page_token_lifetime` is never used. A negative age is
-        that of a clock that was set back: the true one is unknown.
+        It may have a page token, so one of the age `page_token_lifetime` is never used. If the age
+        is negative, somebody set a clock back: the true age is unknown.
         """
         if not 0 <= age < page_token_lifetime:
             return "never"

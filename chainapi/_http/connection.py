@@ -38,7 +38,7 @@ class Connection:
     Attributes:
         services: "metrics" and "data"; one without an address or a key is `Unconfigured`.
         transport: sends the requests.
-        owned: whether the transport is closed with the session; that of a user stays open.
+        owned: whether the transport is closed with the session; a user's transport stays open.
         retries: budget and jitter of the retries of all calls.
         gates: source of the gates.
         on_expired: what a walk does when its page token has died.

@@ -32,7 +32,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
         max_wait: seconds that the call may wait for quota; None for no limit.
         deadline: seconds that the call may take in all; None for no limit.
         priority: calls with a higher one go first in the queue for quota.
-        tag: name of the spender of the quota; None uses that of the session.
+        tag: name of the spender of the quota; None uses the session's.
         headers: further headers of the request, by lower-case names.
         waiting_limit: limit on the calls of the view that wait for quota; None for none.
         coalesce: whether identical requests in flight are one.

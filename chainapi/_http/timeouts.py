@@ -15,7 +15,7 @@ from chainapi._limits.gate import Timer
 
 __all__ = ["Timeout", "Timeouts"]
 
-FEW = 64  # entries of the heap below which those of calls that ended are not removed
+FEW = 64  # entries: a smaller heap keeps the entries of ended calls
 
 
 class Timeout:

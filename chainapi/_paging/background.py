@@ -64,7 +64,7 @@ async def end(*tasks: asyncio.Future[Any]) -> None:
     """Cancel tasks and futures, and wait for their ends; drop their errors.
 
     It waits to the end also while the waiting itself is cancelled. Then it raises that cancellation, not one
-    of a task: anyio knows those of its scopes by their message.
+    of a task: anyio knows its own cancellations by their message.
     """
     for task in tasks:
         task.cancel()

@@ -208,7 +208,7 @@ class _Poll:
     """One walk from the head of a list to the rows that were yielded before.
 
     Attributes:
-        given: the newest rows given; without them, no row is new, and those of the list count as given.
+        given: the newest rows given; without them, no row is new, and all rows of the list count as given.
         pages: number of pages read.
 
     """

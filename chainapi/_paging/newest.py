@@ -11,7 +11,7 @@ from chainapi._paging.checkpoint import Watermark
 
 __all__ = ["NewestRows", "mark_of_row"]
 
-_HALF = 16  # digits of the mark of a content; that of a key may follow
+_HALF = 16  # digits of the mark of a content; the mark of a key may follow
 
 
 class NewestRows:
@@ -142,7 +142,7 @@ def mark_of_row(marks: Collection[str], mark: str) -> str | None:
 
 
 def _is_same_row(known: str, mark: str) -> bool:
-    """Check whether two marks are those of one row (see `PageRows.marks`).
+    """Check whether two marks belong to one row (see `PageRows.marks`).
 
     Rows with keys are compared by these, others by their content.
     """

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["MetricPages", "OnInvalid", "Pages"]
 
 T = TypeVar("T")
-_UNKNOWN = object()  # a model that is not loaded yet; None stands for plain JSON values
+_UNKNOWN = object()  # a model that is not loaded yet; None is for plain JSON values
 
 
 class Pages(AsyncStreamOnly, Generic[T]):
@@ -105,7 +105,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
     def number_names(self) -> tuple[str, ...]:
         """Names of the number that shows a later walk which rows are new.
 
-        They are those of row attributes; the first one that a row has counts. Empty if rows have no such
+        They name row attributes; the first one that a row has counts. Empty if rows have no such
         number.
         """
         return self._source.number_names
@@ -365,7 +365,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
     ) -> pl.DataFrame:
         """Return all rows as a data frame of polars.
 
-        Arguments and errors are those of `to_arrow()`.
+        Arguments and errors are as in `to_arrow()`.
 
         Raises:
             ChainAPIError: as `to_arrow()` raises.
@@ -446,7 +446,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
 
         Args:
             rows: number of rows wanted.
-            limits: the limits of the plan, in units with ``units=True``; else those of the session.
+            limits: the limits of the plan, in units with ``units=True``; else the session's.
             page_size: rows a page, where the query has no page size; most routes give 10 by default.
 
         Raises:

@@ -298,7 +298,7 @@ class PageRows:
         return (self.digest(index) if key is None else key_digest(key))[:8].hex()
 
     def marks(self, index: int) -> str:
-        """Return the mark of a row's content, then that of its key or its immutable part.
+        """Return the marks of a row: of its content, and of its key or immutable part.
 
         The second is there only if the row is counted by that.
         """

@@ -278,7 +278,7 @@ class WalkRunner:
             raise self.refusal("this stream is being read already: only one reader at a time")
 
     def refuse_inside_batch(self, batches: str = "") -> None:
-        """Refuse all readers but those of such `batches` while a batch is unfinished.
+        """Refuse readers, except of such `batches`, while a batch is unfinished.
 
         Raises:
             PagingError: it is.
@@ -290,7 +290,7 @@ class WalkRunner:
     async def fill_batch(
         self, size: int | None, left: int | None, reader: object, begin: Callable[[], Batch]
     ) -> bool | ChainAPIError:
-        """Take rows until the batch has `size` of them; None stands for those of a page.
+        """Take rows until the batch has `size` of them, or without it the rows of a page.
 
         It takes at most `left` rows. `begin` makes a batch where none is unfinished.
 
@@ -315,7 +315,7 @@ class WalkRunner:
     async def _fill(self, batch: Batch, size: float | None, limit: int | None, reader: object) -> bool:
         """Take rows until the batch has `size` of them, or has taken `limit`.
 
-        Without a size it takes those of a page. Returns False if the list, or the stream, ends before.
+        Without a size it takes the rows of a page. Returns False if the list, or the stream, ends before.
         """
         most = inf if limit is None else limit
         enough, largest = (1, inf) if size is None else (size, size)

@@ -67,7 +67,7 @@ class ArrowBatch:
         return self.builder.partial()
 
     def split(self, count: int) -> None:
-        """Return None: types that are inferred could differ from those of the rest."""
+        """Return None: inferred types could differ from the types of the rest."""
 
 
 class ArrowTable(ArrowBatch):

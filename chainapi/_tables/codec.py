@@ -161,7 +161,7 @@ class Codec:
             return encoded(self._of_unknown(row.raw))
         if self.model is str:
             return encoded({"value": row if isinstance(row, str) else encode_json(row).decode()})
-        raise ConfigurationError(f"a row is a {type(row).__name__}, the columns are those of {self.model!r}")
+        raise ConfigurationError(f"a row is a {type(row).__name__}, and {self.model!r} has the columns")
 
     def _plain_line(self, row: Any) -> bytes:
         """Encode a row without columns."""

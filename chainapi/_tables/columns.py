@@ -85,7 +85,7 @@ def chosen_columns(
     The one named `last` is at the end.
 
     Raises:
-        ConfigurationError: a name is unknown or that of a nested field, or the rows have no columns.
+        ConfigurationError: a name is unknown or names a nested field, or the rows have no columns.
 
     """
     if not columns:

@@ -2,7 +2,7 @@
 
 The kind of a column follows from its model, and the kind of an amount from the choice of `Amounts`. A value
 that its type cannot hold is refused, and never changes the type of a column. Arrow, DuckDB and SQLite take
-their types from `SCALARS`; the values of JSON lines and CSV are those of encoded rows.
+their types from `SCALARS`; JSON lines and CSV have the values of encoded rows.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
     "whole_text",
 ]
 
-# What messages advise for rows without columns: those of a TypedDict and a Pydantic class have none either.
+# What messages advise for rows without columns: rows of a TypedDict or a Pydantic class have none either.
 A_MODEL = "model= with an attrs class, a dataclass or a Struct"
 
 Amounts: TypeAlias = Literal["text", "decimal", "float"]

@@ -108,7 +108,7 @@ class Group(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Attributes:
         name: its class.
         doc: docstring of the class.
-        base: base class; by default that of groups.
+        base: base class; by default the base of groups.
         module: module of the class; an entry names it without its package, by default like the group.
         records: module of its records in `chainapi.models`, by default of the same name.
 

@@ -74,7 +74,7 @@ class Method:
         return f"{kind} | None" if operation.method == "DELETE" else kind  # of a repeated one
 
     def check_attributes(self, rows: Sequence[Schema]) -> None:
-        """Check that rows have the attributes of the entry; those of keys are required."""
+        """Check that rows have the attributes of the entry; the ones of keys are required."""
         for row in rows:
             kind = self.records.add(row, self.module)
             for path in self.key.kinds.get(kind, self.key.by):
@@ -153,7 +153,7 @@ class Method:
         )
 
     def signature(self) -> Iterator[str]:
-        """Yield the parameters in Python: those of the path, required ones, optional ones."""
+        """Yield the parameters in Python: of the path, required ones, optional ones."""
         operation = self.operation
         given = {one["name"]: one for one in (*operation.parameters, *operation.body_fields)}
         size = given.pop("pageSize", None)
@@ -254,7 +254,7 @@ def attribute(dotted: str, group: Group) -> str:
 
 
 def module_text(entries: Entries, module: str, texts: Mapping[str, str], records: Records) -> str:
-    """Return the source of a module from those of its classes, by the names of groups.
+    """Return the source of a module, made of its classes by the names of groups.
 
     The layout removes imports that the module does not need.
     """

@@ -31,7 +31,7 @@ class Operation:
         path: its path.
         weight: name of its cost.
         deprecated: whether it will be removed.
-        parameters: those of path and query.
+        parameters: parameters of path and query.
         answer: schema of a successful response; empty for a response without a body.
         method: HTTP method, in upper case.
         body: schema of the body of a request; None without one.

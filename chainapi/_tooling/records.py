@@ -273,7 +273,7 @@ def write_records(records: Records, writer: Writer) -> None:
 
 
 def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, Iterable[str]]) -> str:
-    """Return the source of a module from those of its classes.
+    """Return the source of a module, made of its classes.
 
     The layout removes imports that the module does not need. `others` has the names in other modules.
     """

@@ -38,7 +38,7 @@ class ExportView:
     """Progress of an export: drawn on a terminal, else reported in a line every 10 s.
 
     Attributes:
-        traffic: counts the requests of the session; None for those of a cluster, which count their own.
+        traffic: counts the requests of the session; None in a cluster, whose sessions count their own.
         quota: returns the snapshots of the quotas.
         now: returns the local time, for the end of a wait.
         progress: the last one reported; None before the first page.

@@ -134,7 +134,7 @@ def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str,
     """Return query parameters of a path, each with its values.
 
     Raises:
-        ConfigurationError: a string is no pair, or a name is that of an option, an argument or a
+        ConfigurationError: a string is no pair, or a name belongs to an option, an argument or a
             parameter that the walk sets.
 
     """
@@ -143,7 +143,7 @@ def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str,
         if name in _SET_BY_WALK:
             raise ConfigurationError(f"--param {name}={value} does not apply: {_SET_BY_WALK[name]}")
         if name in _LIST_ARGUMENTS or name in options or is_misspelt(name):
-            why = ": those of the services have no underscore" if "_" in name else ""
+            why = ": parameters of the services have no underscore" if "_" in name else ""
             raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
         query.setdefault(name, []).append(value)
     return query

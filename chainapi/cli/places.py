@@ -30,7 +30,7 @@ class SharedQuota:
 
     Attributes:
         name: the digest that names it.
-        service: name of its service; None if the quota is not that of the configured addresses and key.
+        service: name of its service; None if the quota does not belong to the configured addresses and key.
         origin: scheme, host and port of the service.
         processes: number of the processes.
         snapshot: its state.
@@ -45,7 +45,7 @@ class SharedQuota:
 
 
 class Places:
-    """Quotas to show: all that the carrier lists, or those of the services.
+    """Quotas to show: all that the carrier lists, or the services'.
 
     Args:
         configs: the services, configured or not.

@@ -41,7 +41,7 @@ async def quota(
     The command sends nothing to the services. Processes share a quota with
     Session(share=True) or the variable CHAINAPI_SHARE; tag= on their sessions
     and calls names what they spend it on. All quotas are shown that processes of
-    this user share on this machine; over Redis those of the configured services.
+    this user share on this machine; over Redis the configured services'.
 
     Args:
         share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE; by

@@ -82,7 +82,7 @@ def view(**options: Any) -> ViewDependency:
     `max_waiting` counts the calls of all requests together.
 
     Args:
-        options: those of `chainapi.SessionView.with_options`.
+        options: options of `chainapi.SessionView.with_options`.
 
     Raises:
         ConfigurationError: an option is unknown or invalid.

@@ -97,9 +97,7 @@ class Problem:
 
 
 _UPSTREAM = "an upstream service failed"
-_KINDS: Mapping[
-    type[ChainAPIError], tuple[int, str, str]
-] = {  # status, kind, detail; "" is that of the error
+_KINDS: Mapping[type[ChainAPIError], tuple[int, str, str]] = {  # status, kind, detail; "" takes the error's
     ArgumentError: (422, "invalid-argument", ""),
     CheckpointError: (422, "invalid-checkpoint", ""),
     BadRequestError: (422, "refused-argument", ""),

@@ -64,7 +64,7 @@ def lifespan(**arguments: Any) -> Lifespan:
     of your own enters it: ``async with lifespan(...)(app) as state: yield state``.
 
     Args:
-        arguments: those of `chainapi.Session`.
+        arguments: arguments of `chainapi.Session`.
 
     Raises:
         ConfigurationError: at the start of the application; an argument or a variable is invalid.

@@ -123,7 +123,7 @@ def function(name: str, value: T) -> T:
 def mapping_of(name: str, value: Mapping[str, T] | None) -> Mapping[str, T]:
     """Return an argument that is a mapping with strings as keys.
 
-    None stands for an empty one.
+    None is an empty one.
 
     Raises:
         ArgumentError: it is not; its content, which may be a secret, is in no message.

@@ -1,7 +1,7 @@
 """Tasks of an export on the workers of a cluster: each exports a partition.
 
 One task prepares the folder first. A partition is a set of the sources. Its task runs the export of
-`chainapi.export.run` with the session of its worker. Its log is that of any folder (`chainapi.export.log`),
+`chainapi.export.run` with the session of its worker. It has the log of any folder (`chainapi.export.log`),
 in ``_log/part-00003``. A worker that takes a partition over makes a commit first, so that a worker that was
 taken for dead can make no further one.
 """

@@ -114,7 +114,7 @@ def encode_json(value: Any) -> bytes:
 def ascii_json(value: Any, indent: int | None = None) -> str:
     """Return a JSON value as ASCII JSON with all digits of its numbers.
 
-    The layout is that of `json.dumps`.
+    It has the layout of `json.dumps`.
     """
     try:
         return json.dumps(value, indent=indent)

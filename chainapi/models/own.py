@@ -53,7 +53,7 @@ def converter() -> cattrs.Converter:
     under_way = set[Any]()
 
     def next_hook(kind: Any) -> _Hook:
-        """Return the hook beneath one of ours: that of cattrs, or of a user."""
+        """Return the hook beneath one of ours: cattrs's, or a user's."""
         under_way.add(kind)
         try:
             return made.get_structure_hook(kind, cache_result=False)
@@ -197,7 +197,7 @@ def _by_msgspec(kind: Any) -> _Hook:
 
 
 def _scalar(primitive: type, read: Callable[[Any], Any]) -> _Hook:
-    """Return the hook of a type of JSON, which is that of classes derived from it too."""
+    """Return the hook of a type of JSON, which derived classes have too."""
 
     def checked(value: Any, kind: Any) -> Any:
         if issubclass(kind, enum.Enum):
@@ -226,7 +226,7 @@ def _float(value: Any) -> float | None:
         return None
     try:
         made = float(value)
-    except OverflowError as error:  # a fault of the row: other errors are those of the model's code
+    except OverflowError as error:  # a fault of the row: the model's code raised any other error
         raise ValueError(str(error)) from None
     if not isfinite(made):
         raise ValueError("Number out of range")
@@ -294,7 +294,7 @@ def _only(names: Container[str], value: Mapping[str, Any]) -> dict[str, Any]:
 def _has_limits(kind: Any) -> bool:
     """Check for limits that msgspec applies to this type.
 
-    It refuses those of ``int | None``.
+    It refuses the values of ``int | None``.
     """
     if not any(isinstance(note, msgspec.Meta) for note in getattr(kind, "__metadata__", ())):
         return False

@@ -120,7 +120,7 @@ def _pydantic(kind: type) -> TypeAdapter[Any]:
 
 
 def _key(name: Any) -> str:
-    """Return a key as a string, that of an enumeration by its value."""
+    """Return a key as a string; a member of an enumeration by its value."""
     return name if type(name) is str else str(msgspec.to_builtins(name))
 
 

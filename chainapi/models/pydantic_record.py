@@ -26,7 +26,7 @@ def record_schema(
 ) -> CoreSchema:
     """Return the schema of a record: a row, or its fields by name.
 
-    The names are those of JSON or of Python.
+    It has the names in JSON or in Python.
 
     Args:
         kind: class of the record.

@@ -161,7 +161,7 @@ class Type(Struct, frozen=True):
         return tuple(type_of(hint) for hint in typing.get_args(self.hint) if hint is not types.NoneType)
 
     def parts(self) -> Iterator[Type]:
-        """Yield this type and the types in it, but not those of the fields of a record."""
+        """Yield this type and the types in it, but not the types of a record's fields."""
         yield self
         inner = [self.item] if self.kind in ("list", "mapping") else self.members
         for part in inner:

@@ -173,7 +173,7 @@ class ChainAPIInstrumentor:
         meter_provider: MeterProvider | None = None,
         **_: Any,
     ) -> None:
-        """Switch on, with the given providers or those of the process."""
+        """Switch on, with the given providers or the process's."""
         set_default(OpenTelemetry(tracer_provider, meter_provider))
 
     def uninstrument(self, **_: Any) -> None:

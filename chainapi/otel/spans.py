@@ -184,7 +184,7 @@ class CallSpans:
         self._span.add_event("chainapi.retry", {"chainapi.pause": event.wait, "error.type": error})
 
     def ended(self, event: CallEnded) -> float | None:
-        """End the span of the call, and that of an attempt under way.
+        """End the span of the call, and of an attempt under way.
 
         Return the seconds of that attempt; None without one.
         """

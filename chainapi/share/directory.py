@@ -244,7 +244,7 @@ def _fault(status: os.stat_result) -> str | None:
     """Return the reason against a directory; None without one."""
     if not stat.S_ISDIR(status.st_mode):
         return "is a link or a file"
-    if sys.platform == "win32":  # permissions are those of the folder above, which is the user's
+    if sys.platform == "win32":  # the folder above, which is the user's, gives the permissions
         return None
     if status.st_uid != os.geteuid():
         return "belongs to another user"

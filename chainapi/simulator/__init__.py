@@ -81,7 +81,7 @@ class Simulator(Settings):
 
     Attributes:
         latency: round trip in seconds, or a function that returns it for a random generator.
-        now: clock in seconds; by default that of the running loop.
+        now: clock in seconds; by default the running loop's.
         port: port of the server; 0 for any free port.
         log: whether `requests` keeps each request; a test wants it, a long run does not.
 
@@ -176,7 +176,7 @@ class Simulator(Settings):
         return MemoryTransport(self._world, self.time, self._next_latency)
 
     def time(self) -> float:
-        """Return the simulated time in seconds: that of the clock plus all advances."""
+        """Return the simulated time in seconds: the clock's plus all advances."""
         return (self.now or _running_time)() + self._offset
 
     def advance(self, seconds: float) -> None:
@@ -199,7 +199,7 @@ class Simulator(Settings):
     def rows_of(self, path: str, **query: object) -> list[dict[str, Any]]:
         """Return all current rows of a list, in the order of its pages.
 
-        Compare the rows of a walk with them. `path` is that of the list, such as
+        Compare the rows of a walk with them. `path` leads to the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
         ``startTimestamp=1_700_000_000``; those in the body of a request are JSON values. Anomalies are those
         of the latest pass over the list. A list that is read with POST has that before its path.

@@ -89,7 +89,7 @@ class Account:
             self._edits.setdefault(name, {}).update(changes)
 
     def listed(self, originals: Iterable[Row], status: str | None) -> list[Row]:
-        """Return all webhooks, newest first, or those of a status."""
+        """Return all webhooks, newest first, or the ones of a status."""
         rows = [*reversed(self._webhooks.values()), *(self.webhook(str(row["id"]), row) for row in originals)]
         return rows if status is None else [row for row in rows if row["status"] == status]
 

@@ -430,7 +430,7 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
     """Return the request values that rows repeat, by the names of their fields."""
     given = {name: text for name, text in {**query, **match.values}.items() if name not in NOT_ECHOED}
     if not match.endpoint.single:
-        if "collections" not in match.segments:  # the address is that of the list's owner, not of a row
+        if "collections" not in match.segments:  # the address belongs to the list's owner, not to a row
             given.pop("address", None)
         key = match.endpoint.record.key
         if len(key) == 1:  # it differs from row to row

@@ -101,7 +101,7 @@ class Pattern:
     shapes: tuple[_Shape, ...]
 
     def matches(self, segments: Segments) -> bool:
-        """Return whether a path is that of one of the routes."""
+        """Return whether a path belongs to one of the routes."""
         return any(
             len(shape) == len(segments)
             and all(expected in (None, given) for expected, given in zip(shape, segments, strict=True))

@@ -38,7 +38,7 @@ METHODS = (
 
 
 def identifier(drawn: bytes) -> str:
-    """Return an identifier, such as that of a subnet."""
+    """Return an identifier, such as a subnet's."""
     return "2" + drawn.translate(_BASE58).decode()
 
 

@@ -199,7 +199,7 @@ def _uuid(drawn: bytes) -> str:
 
 
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:
-    """Return the first and end position of a page, and that of the next page.
+    """Return the first and end position of a page, and of the next page.
 
     The end is the position after the last row. A part that ends below its first row has an empty page.
     """

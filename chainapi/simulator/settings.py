@@ -63,7 +63,7 @@ class Settings:
         api_key: key that the Data API accepts.
         other_keys: further keys that it accepts, each with a quota of its own.
         api_key_header: header of the key.
-        api_key_required: whether the Data API refuses requests without a key, as that of the specification
+        api_key_required: whether the Data API refuses requests without a key, as the one of the specification
             does; otherwise they share a quota of their own.
         limit: requests that a key may send in a window; None for no limit and no limit headers.
         weighted: whether `limit` counts compute units: the cost of a request's route, one for a route without

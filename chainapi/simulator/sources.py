@@ -466,7 +466,7 @@ class Addresses(EncodedRows):
 
 @frozen(eq=False)
 class Composite(Fixed):
-    """Addresses of a composite query, with the numbers of those of each subquery."""
+    """Addresses of a composite query, with the numbers of each subquery's."""
 
     sub_counts: Mapping[str, int]
 

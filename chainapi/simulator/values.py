@@ -1,7 +1,7 @@
 """Values of fields by the names of the fields.
 
-The tables below map patterns of names to values: hashes, addresses and identifiers look like those of the
-services, whole numbers are strings where the services send strings, times and heights fall from row to row.
+The tables below map patterns of names to values: hashes, addresses and identifiers look like the services',
+whole numbers are strings if the services send strings, times and heights fall from row to row.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Context:
         time: Unix time in seconds.
         chains: the chain ids that exist.
         echoes: values of the request, by their names on the wire, that the row repeats.
-        shared: those of them that the records in the row repeat, too.
+        shared: the ones that the records in the row repeat, too.
         index: index of the token, or of another thing with a name, so that its name and symbol match.
 
     """

@@ -259,7 +259,7 @@ class World:
         """Return all rows that a query selects from the list at `path`, in page order.
 
         Rows that grow with time are those at `now`, by default the time of the latest request; anomalies are
-        those of the latest pass over the list and of the latest answer. Raises ValueError for a path without
+        as in the latest pass over the list and the latest answer. Raises ValueError for a path without
         a list, and for a query that the route does not take.
         """
         found = self._list_at(path)

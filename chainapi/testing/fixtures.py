@@ -104,7 +104,7 @@ def network(node: pytest.Item) -> AbstractContextManager[None]:
 def make_simulator(node: pytest.Item) -> CheckedSimulator:
     """Return the simulator that the markers describe.
 
-    Markers of the test replace the settings of those of its module.
+    Markers of the test replace the settings of its module's markers.
 
     Raises:
         pytest.UsageError: a marker has an argument that does not exist, or an impossible value.

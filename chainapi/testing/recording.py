@@ -33,7 +33,7 @@ __all__ = ["Player", "Recorder"]
 
 FORMAT = 1
 ADDRESSES = ("metrics_base_url", "data_base_url")  # in the first line, as arguments of a session
-# Response headers that are recorded, in this order; those of rate limits as well.
+# Response headers that are recorded, in this order; rate-limit headers as well.
 KEPT = ("content-type", "retry-after", "location", "etag", "cache-control", "x-request-id")
 LIMITS = ("ratelimit", "x-ratelimit", "x-rate-limit")
 RESETS = ("retry-after", *(f"{prefix}-reset" for prefix in LIMITS))
@@ -78,7 +78,7 @@ class _Answer(_Content, omit_defaults=True, kw_only=True):
 class _Exchange(msgspec.Struct, omit_defaults=True):
     """Recorded request and response.
 
-    `seconds` is the time of sending, after that of the first request; `request` is None for one without body.
+    `seconds` is the time of sending, after the first request's; `request` is None for one without body.
     """
 
     method: str
@@ -144,7 +144,7 @@ class Recorder:
     def session(self, **arguments: Any) -> Session:
         """Return a session that sends through this recorder.
 
-        `arguments` are those of `Session`. Its end closes the recorder's connections. Its addresses are
+        `arguments` go to `Session`. Its end closes the recorder's connections. Its addresses are
         recorded for `Player.session`.
         """
         session = _session(self, arguments)
@@ -274,7 +274,7 @@ class Player:
     def session(self, **arguments: Any) -> Session:
         """Return a session that is answered from the recording.
 
-        `arguments` are those of `Session`. It has the addresses of the recording, and needs no API key: a
+        `arguments` go to `Session`. It has the addresses of the recording, and needs no API key: a
         word stands in its place.
         """
         return _session(self, {"api_key": "recorded", **self._addresses, **arguments})

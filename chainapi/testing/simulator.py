@@ -51,7 +51,7 @@ class CheckedSimulator(Simulator):
         return {**arguments, "transport": self._memory, "share": False}
 
     def session(self, **arguments: Any) -> Session:
-        """Return a session on this simulator; `arguments` are those of `Session`."""
+        """Return a session on this simulator; `arguments` go to `Session`."""
         from chainapi.session import Session
 
         return Session(**{**self.arguments(), **arguments})
@@ -79,7 +79,7 @@ class CheckedSimulator(Simulator):
 
     @property
     def counts(self) -> Counter[str]:
-        """Number of requests by route; those of no route count by their path."""
+        """Number of requests by route; others count by their path."""
         return Counter(request.route or request.path for request in self.requests)
 
     def timeline(self) -> str:
@@ -125,7 +125,7 @@ class CheckedSimulator(Simulator):
     def assert_every_row_once(self, rows: Iterable[Any], path: str, **query: object) -> None:
         """Assert that `rows` are the rows of a list, each exactly once, in any order.
 
-        `path` is that of the list, such as ``/v1/chains/43114/blocks``, with POST before it if that is the
+        `path` leads to the list, such as ``/v1/chains/43114/blocks``, with POST before it if that is the
         method, and `query` has parameters by their names on the wire. The rows are typed rows, JSON values,
         or instances of a model of your own. Raises ValueError for a path without a list.
         """

@@ -167,7 +167,7 @@ def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
         ([BLOCKS, "--param", "pagesize=7"], "--param pagesize=7 is not a query parameter, see --help"),
         (
             [BLOCKS, "--param", "start_block=7"],
-            "start_block=7 is not a query parameter: those of the services have no underscore, see --help",
+            "start_block=7 is not a query parameter: parameters of the services have no underscore",
         ),
         (["data.evm.blocks", "1", "--resume", "{}"], "--resume: this is no checkpoint"),
     ],

@@ -191,7 +191,7 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
     assert plain[1]["gasUsed"] == ""
 
 
-async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another() -> None:
+async def test_what_was_in_order_of_one_field_is_not_resumed_by_another() -> None:
     """A walk ordered by one field is not resumed with the order of another.
 
     The error has the names of both fields.
@@ -201,7 +201,7 @@ async def test_what_was_in_order_of_one_field_is_not_resumed_in_that_of_another(
         assert len([row async for row in typed.items(limit=3)]) == 3
         at = Checkpoint.loads(typed.checkpoint.dumps())
         with pytest.raises(
-            CheckpointError, match=r"order of 'blockTimestamp', and .* in that of 'blockNumber'"
+            CheckpointError, match=r"order of 'blockTimestamp', and .* in the order of 'blockNumber'"
         ):
             session.data.list(BLOCKS, page_size=4, resume=at, descending_key="blockNumber")
         plain = session.data.list(BLOCKS, page_size=4, resume=at)

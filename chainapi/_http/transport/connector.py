@@ -18,7 +18,7 @@ from aiohttp.connector import Connection
 
 __all__ = ["NO_TIMEOUT", "Connector", "Keeper", "keep"]
 
-# The session has a timeout for every transport; those of aiohttp would cost more and round up.
+# The session has a timeout for every transport; aiohttp's own would cost more and round up.
 NO_TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=None, sock_read=None)
 
 KEEP_ALIVE = 75.0  # seconds
