@@ -78,8 +78,8 @@ def _with_options_of(
 def view(**options: Any) -> ViewDependency:
     """Return a dependency: a view of the application's session with other options.
 
-    ``WebDep = Annotated[SessionView, Depends(view(max_wait=2.0, priority=1, max_waiting=100))]``. Its
-    `max_waiting` counts the calls of all requests together.
+    ``WebDep = Annotated[SessionView, Depends(view(max_wait=2.0, deadline=10.0, priority=1))]``. Its limits
+    count the calls of all requests together.
 
     Args:
         options: options of `chainapi.SessionView.with_options`.
