@@ -5,9 +5,59 @@ Type checkers do not see these methods: they report each such use as an error an
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Generator
+from functools import wraps
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-__all__ = ["AsyncContextOnly", "AsyncStreamOnly"]
+__all__ = ["AsyncContextOnly", "AsyncStreamOnly", "to_await"]
+
+F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
+
+
+class _Unawaited(Coroutine[Any, Any, Any]):
+    """Coroutine whose use as a result names the `await` that it lacks."""
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, Any]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        return self._coroutine.__await__()
+
+    def send(self, value: Any) -> Any:
+        """Do a step, for a task."""
+        return self._coroutine.send(value)
+
+    def throw(self, *error: Any) -> Any:
+        """Do a step with an error, for a task."""
+        return self._coroutine.throw(*error)
+
+    def close(self) -> None:
+        """End it."""
+        self._coroutine.close()
+
+    def _lacks_await(self, *_: object) -> NoReturn:
+        name = getattr(self._coroutine, "__qualname__", "the method")
+        raise TypeError(f"{name}() was not awaited: write `await` before the call, in an `async def`")
+
+    if not TYPE_CHECKING:
+        __iter__ = __len__ = __getitem__ = _lacks_await
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if name.startswith(("_", "cr_", "gi_", "ag_")):  # tools look for these
+                raise AttributeError(name)
+            self._lacks_await()
+
+
+def to_await(method: F) -> F:
+    """Return a coroutine method whose result says so if `await` is missing."""
+
+    @wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        return _Unawaited(method(*args, **kwargs))
+
+    return cast("F", called)
 
 
 class AsyncContextOnly:

@@ -10,6 +10,7 @@ from chainapi._api.endpoint import Endpoint
 from chainapi._api.lazy import LazyGroup, misnamed
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
+from chainapi._hints import to_await
 
 __all__ = ["Group", "endpoint", "group"]
 
@@ -53,6 +54,7 @@ def endpoint(route: Route) -> Callable[[F], F]:
     def declare(function: F) -> F:
         declared = Endpoint(route, function)
 
+        @to_await
         @wraps(function)
         async def get(self: Any, *args: Any, **kwargs: Any) -> Any:
             given = declared.bind((self, *args), kwargs)

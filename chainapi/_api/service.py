@@ -15,6 +15,7 @@ from chainapi._api.lazy import misnamed
 from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
 from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
+from chainapi._hints import to_await
 from chainapi._http.connection import Connection
 from chainapi._http.options import Call, CallOptions, Exchange
 from chainapi._http.query import Query, checked_page_size, checked_path, query_params
@@ -145,6 +146,7 @@ class ServiceAPI:
         view, query = self._told_apart(self.list, given, params, page_size)
         return Pages(*self._walk(route, self._query(route.path, query), options, view=view))
 
+    @to_await
     async def get(
         self,
         path: str,
@@ -174,6 +176,7 @@ class ServiceAPI:
         resource, _ = await self._get(path, query, options, ResourceDecoder(model))
         return resource
 
+    @to_await
     async def get_response(
         self,
         path: str,

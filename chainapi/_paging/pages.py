@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Literal, NoReturn, Self, TypeVar
 
 from chainapi._api.source import ListSource
-from chainapi._hints import AsyncStreamOnly
+from chainapi._hints import AsyncStreamOnly, to_await
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.cursor import Cursor
 from chainapi._paging.page import MetricPage, Page
@@ -157,6 +157,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         page.model, page.lenient = self._model, self._source.on_invalid == "raw"
         return page
 
+    @to_await
     async def first(self) -> T | None:
         """Return the first row; None for an empty list.
 
@@ -243,6 +244,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
                     self._was_read |= whole and self.walk.exhausted
                     return
 
+    @to_await
     async def collect(self, limit: int | None = None, *, progress: bool = False) -> list[T]:
         """Return all rows, each once; with `limit` at most that many.
 
@@ -316,6 +318,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         tables = self._tables(amounts)
         return self._batches(size, limit, tables.begin, tables)
 
+    @to_await
     async def to_arrow(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
     ) -> pa.Table:
@@ -342,6 +345,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         tables = self._tables(amounts)
         return await self._collect(limit, progress, tables.begin_whole, tables)
 
+    @to_await
     async def to_pandas(
         self, limit: int | None = None, *, amounts: Amounts | Literal["int"] = "int", progress: bool = False
     ) -> pd.DataFrame:
@@ -360,6 +364,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         table = await self.to_arrow(limit, amounts=form, progress=progress)
         return pandas_frame(pandas, table, self._source.model if amounts == "int" else None)
 
+    @to_await
     async def to_polars(
         self, limit: int | None = None, *, amounts: Amounts = "text", progress: bool = False
     ) -> pl.DataFrame:

@@ -6,12 +6,12 @@ What chooses rows (route, parameters, limit) has to be given again in later runs
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import (
     AsyncIterable,
     AsyncIterator,
     Callable,
     Collection,
+    Coroutine,
     Iterable,
     Mapping,
     Sequence,
@@ -321,9 +321,11 @@ class ExportSpec:
         except TypeError as error:  # of arguments that are missing, or too many
             raise ConfigurationError(str(error)) from error
         if not isinstance(pages, Pages):
-            if inspect.iscoroutine(pages):
+            kind = type(pages).__name__
+            if isinstance(pages, Coroutine):
                 pages.close()  # it is a mistake of the caller, and no warning names it better than the error
-            raise _no_method(f"one that returns a {type(pages).__name__}")
+                kind = "coroutine"
+            raise _no_method(f"one that returns a {kind}")
         if self.lookback is not None:
             self.lookback.check(pages.number_names)
         return pages

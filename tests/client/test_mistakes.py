@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 from collections.abc import Callable
 from typing import Any
@@ -43,6 +44,35 @@ async def test_a_stream_is_no_coroutine() -> None:
         pages: Any = session.data.evm.blocks(43114)
         with pytest.raises(TypeError, match=r"write `rows = await stream\.collect\(\)`"):
             await pages
+
+
+@pytest.mark.parametrize(
+    ("use", "name"),
+    [
+        (lambda session: [*session.data.evm.blocks(43114).collect()], "Pages.collect"),
+        (lambda session: len(session.data.evm.blocks(43114).collect()), "Pages.collect"),
+        (lambda session: session.data.evm.blocks(43114).first().block_number, "Pages.first"),
+        (lambda session: session.data.chain(43114).chain_name, "DataAPI.chain"),
+        (lambda session: session.data.get("/v1/chains")["chains"], "ServiceAPI.get"),
+    ],
+    ids=["unpacked", "len", "row", "resource", "json"],
+)
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
+async def test_a_forgotten_await_is_named(use: Callable[[Any], Any], name: str) -> None:
+    """A result that is used without `await` names the call, and works in a task all the same."""
+    async with simulated(Simulator(rows=3)) as session:
+        with pytest.raises(TypeError, match=rf"{name}\(\) was not awaited: write `await` before the call"):
+            use(session)
+        first = session.data.evm.blocks(43114).first()
+        assert not hasattr(first, "__name__")
+        row = await asyncio.create_task(first)
+        assert row == await session.data.evm.blocks(43114).first()
+        task = asyncio.create_task(session.data.evm.blocks(43114).collect())
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        session.data.evm.blocks(43114).collect().close()
 
 
 async def read(pages: Any, way: str) -> int:
