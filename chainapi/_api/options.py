@@ -91,7 +91,7 @@ def _limit_of(name: str, *, zero: bool) -> Callable[[object], float | None]:
 
 
 def _cache(value: object) -> object:
-    """Return the argument ``cache=``; None where it is False."""
+    """Return the argument ``cache=``; None if it is False."""
     if value is False:
         return None
     from chainapi._http.cache import Cache  # whoever made one has loaded it

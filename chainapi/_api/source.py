@@ -125,12 +125,12 @@ class ListSource:
 
     @property
     def model(self) -> Any:
-        """Class of the rows; None where they are plain JSON values."""
+        """Class of the rows; None if they are plain JSON values."""
         return self._route.model if self._endpoint is None else self._endpoint.rows
 
     @property
     def ranges(self) -> ListRanges | None:
-        """Ranges of the list; None where it has none."""
+        """Ranges of the list; None if it has none."""
         ranged, query, endpoint = self._route.ranged, self._whole, self._endpoint
         if ranged is None or endpoint is None or not self._route.since or not can_be_cut(query):
             return None

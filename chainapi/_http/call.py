@@ -110,7 +110,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
     _outcome: Response | APIConnectionError | None = None  # of the last attempt
     _last: Failure | None = None  # error of the attempt that failed last
     _revoked: AuthenticationError | None = None  # of another call, while this one waited for quota
-    _events: CallEvents | None = None  # None where nobody listens
+    _events: CallEvents | None = None  # None if nobody listens
     _seconds: list[float] = field(default_factory=list[float])  # in each phase
     _phase: int = _QUEUE
     _since: float = 0.0

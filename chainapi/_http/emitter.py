@@ -125,7 +125,7 @@ class ServiceEvents:
 
 @define(eq=False, repr=False)
 class CallEvents:
-    """Events of one call, made only where somebody listens.
+    """Events of one call, made only if somebody listens.
 
     Args:
         service: events of its service.

@@ -32,7 +32,7 @@ _SALT = os.urandom(16)
 class _Identity:
     """Identity of one object as a dictionary key.
 
-    It is a weak reference where the object allows one.
+    It is a weak reference if the object allows one.
     """
 
     __slots__ = ("_get", "_number")

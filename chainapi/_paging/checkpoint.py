@@ -75,15 +75,15 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
         pages: pages received since the walk began or restarted, that page not counted.
         rows: rows given in all.
         restarts: number of restarts at the first page.
-        watermark: the numbers already given, where the list is in descending order of a number.
+        watermark: the numbers already given, if the list is in descending order of a number.
         unordered: True where a page broke that order.
         keyless: True where two rows of a page shared the key that should identify a row.
         bound: the upper end of the query's range since a restart from the watermark; None without one.
-        head: marks of the rows given of the begun page: of the content of each, and of its key where it has
+        head: marks of the rows given of the begun page: of the content of each, and of its key if it has
             one. After a resume as many rows are left out as have these marks, wherever they stand by then.
         done: True when nothing is left.
         following: True for a position of `follow`: the watermark has the newest rows alone.
-        range: interval of the rows, where the stream is one range of a list; None for a whole list.
+        range: interval of the rows, if the stream is one range of a list; None for a whole list.
 
     """
 

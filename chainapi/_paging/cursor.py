@@ -19,7 +19,7 @@ class Cursor(Struct, frozen=True, eq=False):
 
     Attributes:
         number: returns the number of a row, or None for a row that lacks it.
-        since: name of the query parameter that bounds the number from below; None where the service has none.
+        since: name of the query parameter that bounds the number from below; None if the service has none.
 
     """
 

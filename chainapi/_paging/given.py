@@ -603,7 +603,7 @@ class _Neighbours:
     def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
         """Check whether a row differs from a row with the same key.
 
-        A row keeps its number, while its other fields may change. Only where the number is the key, the row
+        A row keeps its number, while its other fields may change. Only if the number is the key, the row
         consists of them.
         """
         if self._unique:

@@ -35,7 +35,7 @@ class Page(Generic[T]):
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
         response: the response: status, headers, request id, seconds.
-        model: class of the rows; None where they are plain JSON values.
+        model: class of the rows; None if they are plain JSON values.
         lenient: whether tables leave out rows with a value that does not fit its column.
 
     """
@@ -73,7 +73,7 @@ class Page(Generic[T]):
         Args:
             walk: the walk.
             extra: names of the further fields.
-            rows: its rows, where they are not all rows of the page.
+            rows: its rows, if they are not all rows of the page.
 
         """
         page = walk.page
@@ -126,8 +126,8 @@ class MetricPage(Page[T]):
     """One page of a metric (specification, section 2).
 
     Attributes:
-        status: the status that the body repeats, 200; None where it is missing.
-        last_run: Unix time in seconds when the data was last updated; None where it is missing.
+        status: the status that the body repeats, 200; None if it is missing.
+        last_run: Unix time in seconds when the data was last updated; None if it is missing.
 
     """
 

@@ -97,7 +97,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
 
     @property
     def ends(self) -> Interval:
-        """Bounds that the query sets to the number of its rows; open where it sets none."""
+        """Bounds that the query sets to the number of its rows; open if it sets none."""
         ranges = self._source.ranges
         return Interval() if ranges is None else ranges.ends
 
@@ -125,7 +125,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
 
     @property
     def model(self) -> Any:
-        """Class of the rows; None where they are plain JSON values."""
+        """Class of the rows; None if they are plain JSON values."""
         return self._source.model
 
     def __aiter__(self) -> Self:
@@ -395,7 +395,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         Await the result for a list of streams, or pass it to `merge`. Together they have each row once, with
         the arguments of this stream, which stays unread. A range whose end is open has the rows that the list
         gains meanwhile. For an open end one request asks for the newest row, for an open start one more for
-        the oldest, where the route has an order to choose.
+        the oldest, if the route has an order to choose.
 
         Args:
             ranges: number of ranges of equal width; there may be fewer. They need not have as many rows each.
@@ -452,7 +452,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         Args:
             rows: number of rows wanted.
             limits: the limits of the plan, in units with ``units=True``; else the session's.
-            page_size: rows a page, where the query has no page size; most routes give 10 by default.
+            page_size: rows a page, if the query has no page size; most routes give 10 by default.
 
         Raises:
             ConfigurationError: a number is not above 0, the page size is not known, or one request costs more

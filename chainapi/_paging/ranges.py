@@ -93,6 +93,6 @@ def borders_at_multiples(oldest: int, newest: int, step: int) -> range:
 def intervals(cuts: Sequence[int], whole: Interval) -> list[Interval]:
     """Return the intervals between neighboring borders, from old to new.
 
-    The outer ones end as `whole`: open where the query has the end that the caller passed.
+    The outer ones end as `whole`: open if the query has the end that the caller passed.
     """
     return [Interval(start, end) for start, end in pairwise((whole.start, *cuts, whole.end))]

@@ -103,7 +103,7 @@ class Identity:
     plain_number: Column | None = None
 
     def keys_of(self, rows: Sequence[Any]) -> tuple[Sequence[Hashable], AbstractSet[Hashable]]:
-        """Return the key of each row, None where it lacks one; and the distinct keys."""
+        """Return the key of each row, None if it lacks one; and the distinct keys."""
         if self.key is None:
             return (None,) * len(rows), _NO_KEYS
         plain = None if self.plain_key is None else _plain_keys(self.plain_key, rows)

@@ -292,7 +292,7 @@ class WalkRunner:
     ) -> bool | ChainAPIError:
         """Take rows until the batch has `size` of them, or without it the rows of a page.
 
-        It takes at most `left` rows. `begin` makes a batch where none is unfinished.
+        It takes at most `left` rows. `begin` makes a batch if none is unfinished.
 
         Returns whether there may be more rows, or the error that ended the walk. The rows taken so far stay
         in `batch`, after a cancellation too.

@@ -210,7 +210,7 @@ class Walk:
         token: token of the page to fetch next; None for the first page.
         restarts: number of restarts at the first page.
         depth: pages received since the walk began or restarted.
-        page: open page; an empty one where none is, and after the open one was left.
+        page: open page; an empty one if none is, and after the open one was left.
         response: response of the page that was opened last, as its source made it.
         keeps_rows: whether the rows of a page stay after it was left.
         reads_cache: whether a page may come from a cache.
@@ -636,7 +636,7 @@ class Walk:
             head=(*given.head, *given.marks_given(offset, self._verdict.stale)),
         )
 
-    # Errors and events; the module of events is loaded only where somebody listens
+    # Errors and events; the module of events is loaded only if somebody listens
 
     def located(self, error: E) -> E:
         """Return an error about the last answer or its rows with its call and its request.

@@ -56,7 +56,7 @@ class Problem:
         status: status code of the response.
         kind: name of the kind of problem; ``type`` in JSON is ``urn:chainapi:`` and the name.
         detail: sentence about this occurrence.
-        retry_after: seconds after which another request can succeed; None where nobody knows.
+        retry_after: seconds after which another request can succeed; None if nobody knows.
         checkpoint: position of a walk that broke, as text; None outside a walk.
 
     """
@@ -91,7 +91,7 @@ class Problem:
         """Headers of the response, besides its media type."""
         if self.retry_after is None:
             return _NO_STORE
-        # A script of another origin reads Retry-After only where the header is exposed.
+        # A script of another origin reads Retry-After only if the header is exposed.
         waits = {"retry-after": str(ceil(self.retry_after)), "access-control-expose-headers": "retry-after"}
         return {**_NO_STORE, **waits}
 

@@ -22,7 +22,7 @@ class SourcePosition:
     Attributes:
         walk: position of its walk; None before the first page.
         taken: rows that were stored before the source ended for the first time; a limit counts these.
-        newest: greatest number among its rows, where the route has a descending number or a cursor.
+        newest: greatest number among its rows, if the route has a descending number or a cursor.
         newest_ties: marks of its rows that have the number `newest`.
         exported: greatest number among the rows that earlier walks brought into the target.
         exported_ties: marks of the target's rows that have the number `exported`.

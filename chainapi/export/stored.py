@@ -90,7 +90,7 @@ class StoredRows:
         Args:
             page: the next page, after `read`.
             indices: rows that no neighboring page of this pass had.
-            order: numbers given, where the list is in descending order.
+            order: numbers given, if the list is in descending order.
 
         """
         last = self._last_of(order)

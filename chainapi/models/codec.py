@@ -126,7 +126,7 @@ class _FurtherField:
         self._last: tuple[msgspec.Raw, Any] = NULL, None
 
     def read(self, raw: msgspec.Raw) -> Any:
-        """Return the value; None for null, and where it is missing.
+        """Return the value; None for null, and if it is missing.
 
         Raises:
             DecodeError: it is of another type.

@@ -381,7 +381,7 @@ COUNTERS = frozenset({"bytes", "count", "decimals", "height", "id", "index", "no
 def is_amount(name: str) -> bool:
     """Check by the name of a whole number whether it often does not fit into 64 bits.
 
-    So it is where one of the words of its name is an amount (`AMOUNTS`), unless the last word is a counter or
+    So it is if one of the words of its name is an amount (`AMOUNTS`), unless the last word is a counter or
     an identifier (`COUNTERS`): `base_fee_per_gas` and `total_amount_staked` are amounts, `fee_count` is not.
     Identifiers of tokens (`token_id`) count as amounts: they have 256 bits.
     """

@@ -24,7 +24,7 @@ class Listing:
         name: name of the field that holds the rows of a page.
         source: source of its rows.
         select: returns the part of the list that a query selects, with its page fields, or raises HTTPError.
-        page_size: rows of a page where the query names no size; None for all rows.
+        page_size: rows of a page if the query names no size; None for all rows.
         grows: whether rows can be added at the head.
         fixed: whether the query may not choose the page size.
         sizes: least and greatest page size that a query may choose.

@@ -101,7 +101,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, None, No
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
     """Let pytest-asyncio choose the loop before it sets up any fixture.
 
-    It does so where the hook is implemented. Otherwise a test could get a fixture of the loop before.
+    It does so if the hook is implemented. Otherwise a test could get a fixture of the loop before.
     """
     if not item.config.stash.get(HAS_VIRTUAL, False):
         return (yield)
