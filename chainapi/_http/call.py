@@ -103,7 +103,6 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
     number: int = field(default_factory=_NUMBERS.__next__)
     _timeout: Timeout | None = None  # set when the call begins
     _permit: AnyPermit | None = None  # of the attempt under way
-    _sent: bool = False  # whether that attempt has begun
     _attempts: int = 0  # requests sent
     _tries: Tries = field(default_factory=Tries)
     _doubtful: bool = False  # whether an attempt that failed may have been carried out
@@ -187,7 +186,6 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
     def _ask(self) -> Ask:
         """Begin to wait for quota; waits of earlier attempts count toward `max_wait`."""
         query, options = self.call.query, self.call.options
-        self._sent = False
         self._enter(_QUEUE, self.timeouts.clock())
         left = options.max_wait
         return Ask(
@@ -230,13 +228,12 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             raise self._closed()
         if now >= self.deadline:  # no timer of the call has fired yet
             raise self._overdue(now)
-        self._enter(_ATTEMPT, now)
         if now >= call.not_after:
             raise PageTokenExpiredError("the page token reached its lifetime while its request waited")
         if call.needed is not None and not call.needed():
             raise GivenUp
+        self._enter(_ATTEMPT, now)
         self._attempts += 1
-        self._sent = True
         service.events.waits_until = -inf
         return SentAt(now, service.member.now(), self.number)
 
@@ -469,7 +466,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             asyncio.get_running_loop()
         except RuntimeError:  # the call was dropped after its loop had closed: no other request waits there
             return
-        if self._sent:
+        if self._phase == _ATTEMPT:
             permit.lost()
         else:
             permit.unsent()

@@ -183,8 +183,8 @@ class Pages(AsyncStreamOnly, Generic[T]):
         return self._items(limit)
 
     async def _items(self, left: int | None) -> AsyncGenerator[T, None]:
-        walk, runner, whole = self.walk, self._runner, left is None
-        if whole:
+        walk, runner = self.walk, self._runner
+        if left is None:
             self._begin_whole()
         with runner.reading(left) as reader:
             while left != 0 and await runner.advance():
@@ -196,7 +196,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
                         return
                 if left is not None:
                     left -= walk.rows_given - before
-        self._was_read |= whole and walk.exhausted
+        self._was_read |= left is None and walk.exhausted
 
     def batches(self, size: int | None = None, limit: int | None = None) -> AsyncGenerator[list[T], None]:
         """Yield the rows in lists, each row once; with `limit` at most that many rows.
@@ -219,8 +219,8 @@ class Pages(AsyncStreamOnly, Generic[T]):
     async def _batches(
         self, size: int | None, left: int | None, begin: Callable[[], Batch], tables: Tables | None = None
     ) -> AsyncGenerator[Any, None]:
-        runner, whole = self._runner, left is None
-        if whole:
+        runner = self._runner
+        if left is None:
             self._begin_whole()
         if tables is not None:
             await tables.load(fixed=True)
@@ -241,7 +241,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
                     finally:
                         del result  # else the frame and the error would refer to each other
                 if not result:
-                    self._was_read |= whole and self.walk.exhausted
+                    self._was_read |= left is None and self.walk.exhausted
                     return
 
     @to_await
