@@ -81,7 +81,7 @@ class LimiterOptions:
         max_stop: seconds after which one request is sent although a 429 or a 5xx set a longer wait; a day
             by default, None waits as long as the service requires.
         isolated: whether the session has limiters of its own. By default it shares them with all sessions of
-            its event loop that have the same origin (scheme, host and port), key and `transport`.
+            its event loop that have the same origin and key, over the network or the same `transport`.
         on_unavailable: of a quota that processes share: "degrade" sends by this process's last part of the
             quota while the others cannot be reached, "fail" raises ShareUnavailableError.
 

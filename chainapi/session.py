@@ -23,7 +23,7 @@ from chainapi._config import (
     resolve,
 )
 from chainapi._hints import AsyncContextOnly
-from chainapi._http.transport import AiohttpTransport, Transport
+from chainapi._http.transport import AiohttpTransport, Transport, leads_to_network
 from chainapi._text import quoted
 from chainapi.core.arguments import (
     function,
@@ -257,16 +257,15 @@ def _gates(
         raise ConfigurationError("isolated=True and share= contradict each other: leave one of them out")
     if limiter.isolated:
         return parts.OwnGates()
-    if type(transport) is AiohttpTransport:
-        transport = None  # it leads to the same servers as any other session's
+    own = None if leads_to_network(transport) else transport
     if share is None and not os.environ.get("CHAINAPI_SHARE"):
-        return parts.LoopGates(transport)
+        return parts.LoopGates(own)
     from chainapi.share.participant import rate_of  # imported here: most sessions share nothing
     from chainapi.share.registry import SharedGates, chosen
 
     choice = chosen(share)
     if choice is None:
-        return parts.LoopGates(transport)
+        return parts.LoopGates(own)
     if rate is not None:
         rate_of(rate)  # raises now what would otherwise fail at the first request
     return SharedGates(choice, limiter.on_unavailable)

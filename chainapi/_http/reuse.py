@@ -18,7 +18,7 @@ from chainapi._http.cache import CachedResponse, cache_key, significant
 from chainapi._http.message import Response, SentAt
 from chainapi._http.options import Call, Exchange
 from chainapi._http.service import Service
-from chainapi._http.transport import AiohttpTransport, Transport
+from chainapi._http.transport import Transport, leads_to_network
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
@@ -49,7 +49,7 @@ def name_of(transport: Transport) -> str:
     An object that allows no weak references has another name for each session: its id may belong to
     another object later.
     """
-    if type(transport) is AiohttpTransport:
+    if leads_to_network(transport):
         return ""
     place = id(transport)
     if place not in _NAMES:
@@ -200,9 +200,10 @@ class ResponseReuse:
         while True:
             joined = identity in self._shared
             shared = self._join(identity, request)
-            left = inf if request.deadline >= shared.deadline else request.deadline
+            left = request.deadline - asyncio.get_running_loop().time()
             try:
-                await asyncio.wait([shared.task], timeout=_seconds_until(left))
+                ends = request.deadline < shared.deadline  # before the request that it joined
+                await asyncio.wait([shared.task], timeout=max(0.0, left) if ends else None)
             finally:
                 self._leave(identity, shared)
             if not shared.task.done():
@@ -265,10 +266,6 @@ async def _decoded(request: _Request, decode: Callable[[bytes], R], exchange: Ex
     attempts = 0 if number is None else 1
     fault = fault.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
     raise service.identified(fault, number, exchange.outcome)
-
-
-def _seconds_until(time: float) -> float | None:
-    return None if time == inf else max(0.0, time - asyncio.get_running_loop().time())
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -20,7 +20,8 @@ from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
-from chainapi.transport import Request, Response, Transport
+from chainapi.transport import AiohttpTransport, Request, Response, Transport
+from tests.sessions import Answering
 
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
@@ -94,6 +95,15 @@ async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, s
     assert sim.stats.answered[429] <= 1
     assert sim.stats.sent_while_stopped == 0
     assert time() < 301.5
+
+
+async def test_transports_to_the_network_share_a_gate() -> None:
+    """Sessions share a gate whatever AiohttpTransport they use; a transport of another kind has its own."""
+    async with AiohttpTransport(max_body=2**20) as roomy:
+        given: dict[str, Any] = {"data_base_url": "https://data.test", "api_key": "k"}
+        sessions = [Session(**given, transport=one) for one in (None, roomy, AiohttpTransport(), Answering())]
+        first, second, third, other = map(gate, sessions)
+    assert first is second is third is not other
 
 
 async def test_isolated_session_has_gates_of_its_own() -> None:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from chainapi._http.transport.protocol import Transport
-from chainapi._http.transport.sender import MAX_BODY, AiohttpTransport
+from chainapi._http.transport.sender import MAX_BODY, AiohttpTransport, leads_to_network
 
-__all__ = ["MAX_BODY", "AiohttpTransport", "Transport"]
+__all__ = ["MAX_BODY", "AiohttpTransport", "Transport", "leads_to_network"]

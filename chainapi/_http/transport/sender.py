@@ -20,7 +20,7 @@ from chainapi._http.transport.responses import Responses
 from chainapi.core.arguments import whole_number
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
 
-__all__ = ["MAX_BODY", "AiohttpTransport"]
+__all__ = ["MAX_BODY", "AiohttpTransport", "leads_to_network"]
 
 MAX_BODY = 8 * 2**20  # bytes, decompressed; 100 blocks are under 50 kB
 
@@ -172,6 +172,11 @@ class AiohttpTransport:
         keeper, self._keeper, self._client, self._direct = self._keeper, None, None, None
         if keeper is not None:
             await anext(keeper, None)
+
+
+def leads_to_network(transport: object) -> bool:
+    """Return whether a transport reaches the servers that other sessions reach."""
+    return transport is None or type(transport) is AiohttpTransport
 
 
 def _proxy(given: object) -> URL:
