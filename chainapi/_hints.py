@@ -5,6 +5,9 @@ Type checkers do not see these methods: they report each such use as an error an
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
 from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
@@ -37,17 +40,18 @@ class _Unawaited(Coroutine[Any, Any, Any]):
         """End it."""
         self._coroutine.close()
 
-    def _lacks_await(self, *_: object) -> NoReturn:
+    def _advice(self) -> str:
         name = getattr(self._coroutine, "__qualname__", "the method")
-        raise TypeError(f"{name}() was not awaited: write `await` before the call, in an `async def`")
+        return f"{name}() was not awaited: write `await` before the call, in an `async def`"
+
+    def _refuse(self, *_: object) -> NoReturn:
+        raise TypeError(self._advice())
 
     if not TYPE_CHECKING:
-        __iter__ = __len__ = __getitem__ = _lacks_await
+        __iter__ = __len__ = __getitem__ = _refuse
 
         def __getattr__(self, name: str) -> NoReturn:
-            if name.startswith(("_", "cr_", "gi_", "ag_")):  # tools look for these
-                raise AttributeError(name)
-            self._lacks_await()
+            raise AttributeError(self._advice())
 
 
 def to_await(method: F) -> F:
@@ -57,6 +61,11 @@ def to_await(method: F) -> F:
     def called(*args: Any, **kwargs: Any) -> Any:
         return _Unawaited(method(*args, **kwargs))
 
+    # Tools still see a coroutine function: mocks, schedulers and web frameworks ask for that.
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(called)
+    else:
+        called._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]  # noqa: SLF001
     return cast("F", called)
 
 

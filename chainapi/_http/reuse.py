@@ -219,7 +219,7 @@ class ResponseReuse:
                 raise (copy.copy(error) if isinstance(error, ChainAPIError) else error) from error.__cause__
 
     def _join(self, identity: Hashable, request: _Request) -> _Shared:
-        """Return the identical request in flight; send it if there is none."""
+        """Return the identical request in flight, or send a new one."""
         shared = self._shared.get(identity)
         if shared is None:
             task = asyncio.get_running_loop().create_task(self._fetch(request))

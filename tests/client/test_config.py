@@ -352,7 +352,7 @@ def test_the_variable_names_a_deployment_that_everything_else_replaces() -> None
 
 
 def test_the_header_of_the_key_may_be_named_alone() -> None:
-    """A variable replaces the header of a deployment, but for that of a provider that is given."""
+    """A variable replaces the header of a deployment, unless a provider is given."""
     variable = {"CHAINAPI_API_KEY_HEADER": "X-Variable"}
     provider = Provider(api_key_header="X-Provider")
     cases: list[tuple[str, dict[str, Any]]] = [

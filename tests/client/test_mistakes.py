@@ -6,6 +6,7 @@ import asyncio
 import copy
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import create_autospec
 
 import pytest
 
@@ -47,24 +48,30 @@ async def test_a_stream_is_no_coroutine() -> None:
 
 
 @pytest.mark.parametrize(
-    ("use", "name"),
+    ("use", "name", "kind"),
     [
-        (lambda session: [*session.data.evm.blocks(43114).collect()], "Pages.collect"),
-        (lambda session: len(session.data.evm.blocks(43114).collect()), "Pages.collect"),
-        (lambda session: session.data.evm.blocks(43114).first().block_number, "Pages.first"),
-        (lambda session: session.data.chain(43114).chain_name, "DataAPI.chain"),
-        (lambda session: session.data.get("/v1/chains")["chains"], "ServiceAPI.get"),
+        (lambda session: [*session.data.evm.blocks(43114).collect()], "Pages.collect", TypeError),
+        (lambda session: len(session.data.evm.blocks(43114).collect()), "Pages.collect", TypeError),
+        (lambda session: session.data.evm.blocks(43114).first().block_number, "Pages.first", AttributeError),
+        (lambda session: session.data.chain(43114).chain_name, "DataAPI.chain", AttributeError),
+        (lambda session: session.data.get("/v1/chains")["chains"], "ServiceAPI.get", TypeError),
     ],
     ids=["unpacked", "len", "row", "resource", "json"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
-async def test_a_forgotten_await_is_named(use: Callable[[Any], Any], name: str) -> None:
+async def test_a_forgotten_await_is_named(
+    use: Callable[[Any], Any], name: str, kind: type[Exception]
+) -> None:
     """A result that is used without `await` names the call, and works in a task all the same."""
     async with simulated(Simulator(rows=3)) as session:
-        with pytest.raises(TypeError, match=rf"{name}\(\) was not awaited: write `await` before the call"):
+        with pytest.raises(kind, match=rf"{name}\(\) was not awaited: write `await` before the call"):
             use(session)
         first = session.data.evm.blocks(43114).first()
         assert not hasattr(first, "__name__")
+        assert asyncio.iscoroutinefunction(session.data.get)
+        mocked = create_autospec(session.data.evm.blocks(43114))
+        mocked.collect.return_value = [1]
+        assert await mocked.collect() == [1]
         row = await asyncio.create_task(first)
         assert row == await session.data.evm.blocks(43114).first()
         task = asyncio.create_task(session.data.evm.blocks(43114).collect())
