@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from chainapi._http.telemetry import Telemetry
     from chainapi._limits.gates import Gates
     from chainapi._limits.view import Limit
-    from chainapi.core.events import Event
+    from chainapi.events import Event
     from chainapi.share.link import Carrier
 
 __all__ = ["Session"]
@@ -95,7 +95,7 @@ class Session(AsyncContextOnly, SessionView):
         transport: sends the requests, and stays open after the session; None uses an `AiohttpTransport` of
             its own. An `AiohttpTransport` takes the largest response, certificates and a proxy.
         now: the wall clock in Unix seconds, for the age of checkpoints and for dates in headers.
-        on_event: called with each event of `chainapi.core.events`; it must return quickly and not raise.
+        on_event: called with each event of `chainapi.events`; it must return quickly and not raise.
         telemetry: traces and metrics, a `chainapi.otel.OpenTelemetry`. None uses the ones of the process, if
             `chainapi.otel.ChainAPIInstrumentor` set them; False uses none.
 

@@ -42,7 +42,7 @@ Figures = dict[str, float]
 HEART: Mapping[str, Sequence[str]] = {
     "face": (
         "__init__ _version session script json webhooks errors events transport _config _text _hints py",
-        "core core.events core.extras core.arguments core.numbers core.duration core.private",
+        "core core.extras core.arguments core.numbers core.duration core.private",
     ),
     "http": ("_http _http.* core.idempotency core.canonical_json",),
     "limits": ("_limits _limits.*",),

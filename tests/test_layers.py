@@ -21,7 +21,7 @@ ROOT = Path(chainapi.__file__).parent
 # From the bottom up: a module imports from its own layer and from those below. One that is named itself is in
 # that layer, and the others of its package are in the layer of the package.
 LAYERS = (
-    {"_version", "_text", "_hints", "errors"},
+    {"_version", "_text", "_hints", "errors", "events"},
     {"core", "_limits", "_paging", "_http.retry", "_http.message", "_http.query"},
     {"_limits.gate", "_limits.member"},
     {"models"},

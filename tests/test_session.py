@@ -14,7 +14,6 @@ import pytest
 from attrs import frozen
 
 from chainapi import Checkpoint, Limit, MetricPage, MetricPoint, Provider, Session
-from chainapi.core.events import Event, PageReceived, RequestSent, Restarted, WaitBegan, WaitEnded
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
@@ -33,6 +32,7 @@ from chainapi.errors import (
     RedirectError,
     ServerError,
 )
+from chainapi.events import Event, PageReceived, RequestSent, Restarted, WaitBegan, WaitEnded
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.sessions import simulated

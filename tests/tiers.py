@@ -36,7 +36,7 @@ DOCUMENTED = frozenset(
         "chainapi.contrib.problems",
         "chainapi.contrib.starlette",
         "chainapi.contrib.streams",
-        "chainapi.core.events",
+        "chainapi.events",
         "chainapi.core.idempotency",
         "chainapi.dask",
         "chainapi.errors",

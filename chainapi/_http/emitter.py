@@ -16,7 +16,7 @@ from chainapi.errors import APIConnectionError
 
 if TYPE_CHECKING:
     from chainapi._limits.member import Member
-    from chainapi.core.events import Event, WaitBegan
+    from chainapi.events import Event, WaitBegan
 
 __all__ = ["CallEvents", "Emitter", "ServiceEvents"]
 
@@ -33,7 +33,7 @@ _NOTABLE = frozenset(
 class Emitter:
     """Emitter of events; false when nobody listens.
 
-    A logger at INFO or below counts as a listener. Callers check it first and import `chainapi.core.events`
+    A logger at INFO or below counts as a listener. Callers check it first and import `chainapi.events`
     only then: without a listener no event is made, and the module is not even loaded.
     """
 
@@ -78,7 +78,7 @@ class ServiceEvents:
 
     def cached(self, where: str, tag: str, age: float, use: str) -> None:
         """Emit that a cached response answers a call."""
-        from chainapi.core.events import CacheServed
+        from chainapi.events import CacheServed
 
         self.emit(CacheServed(self.service, where, age, use, tag=tag))
 
@@ -96,7 +96,7 @@ class ServiceEvents:
 
     def _end_plan(self, plan: str, limit: float | None, window: float | None) -> None:
         if self.emit:
-            from chainapi.core.events import PlanContradicted
+            from chainapi.events import PlanContradicted
 
             self.emit(PlanContradicted(self.service, plan, limit, window))
 
@@ -108,7 +108,7 @@ class ServiceEvents:
         self.waits_until = until
         if not self.emit or (self._wait is not None and until < self._wait_until + 1):
             return
-        from chainapi.core.events import WaitBegan
+        from chainapi.events import WaitBegan
 
         self.end_wait()
         self._wait, self._wait_until = WaitBegan(self.service, reason, seconds), until
@@ -117,7 +117,7 @@ class ServiceEvents:
     def end_wait(self) -> None:
         """Emit that the wait is over, if one is running."""
         if self._wait is not None:
-            from chainapi.core.events import WaitEnded
+            from chainapi.events import WaitEnded
 
             wait, self._wait = self._wait, None
             self.emit(WaitEnded(wait.service, wait.reason, wait.seconds))
@@ -150,14 +150,14 @@ class CallEvents:
 
     def began(self, route: str, url: str) -> None:
         """Emit that the call begins."""
-        from chainapi.core.events import CallBegan
+        from chainapi.events import CallBegan
 
         self._began = self._loop.time()
         self._emit(CallBegan, route, url)
 
     def ended(self, error: str) -> None:
         """Emit that the call is over; `error` is the name of its error."""
-        from chainapi.core.events import CallEnded
+        from chainapi.events import CallEnded
 
         self._emit(CallEnded, self._loop.time() - self._began, self._attempts, error)
 
@@ -172,14 +172,14 @@ class CallEvents:
             self._timer.cancel()
             self._timer = None
         if self._waits is not None:
-            from chainapi.core.events import QuotaWaitEnded
+            from chainapi.events import QuotaWaitEnded
 
             reason, self._waits = self._reason(self._queued) or self._waits, None
             self._emit(QuotaWaitEnded, reason, self._loop.time() - self._queued)
 
     def sent(self, attempt: int) -> None:
         """Emit that a request leaves, and that the wait before it is over."""
-        from chainapi.core.events import RequestSent
+        from chainapi.events import RequestSent
 
         self._attempts = attempt
         self.service.end_wait()
@@ -189,7 +189,7 @@ class CallEvents:
         self, outcome: Response | APIConnectionError, elapsed: float, request_id: str | None
     ) -> None:
         """Emit the outcome of a request, `elapsed` seconds after it left."""
-        from chainapi.core.events import ResponseReceived
+        from chainapi.events import ResponseReceived
 
         if isinstance(outcome, APIConnectionError):
             self._emit(ResponseReceived, None, elapsed, 0, outcome.reason, type(outcome).__name__)
@@ -199,12 +199,12 @@ class CallEvents:
 
     def retry(self, attempt: int, wait: float, reason: str) -> None:
         """Emit that the call pauses before its next attempt."""
-        from chainapi.core.events import RetryScheduled
+        from chainapi.events import RetryScheduled
 
         self._emit(RetryScheduled, attempt, wait, reason)
 
     def _wait(self) -> None:
-        from chainapi.core.events import QuotaWaitBegan
+        from chainapi.events import QuotaWaitBegan
 
         now, self._timer = self._loop.time(), None
         self._waits = self._reason(now) or "turn"

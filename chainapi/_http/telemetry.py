@@ -11,7 +11,7 @@ from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from chainapi._limits.view import QuotaSnapshot
-    from chainapi.core.events import Event
+    from chainapi.events import Event
 
 __all__ = ["Observed", "Telemetry", "set_default", "telemetry_of"]
 

@@ -47,7 +47,7 @@ from chainapi.errors import (
 )
 
 if TYPE_CHECKING:
-    from chainapi.core.events import Event
+    from chainapi.events import Event
 
 __all__ = [
     "DEAD_TOKEN_STATUSES",
@@ -405,7 +405,7 @@ class Walk:
         if self._end is not None:
             self._end = replace(self._end, token=token.value, minted_at=token.minted_at)
         if self.listens:
-            from chainapi.core.events import TokenRenewed
+            from chainapi.events import TokenRenewed
 
             self._report(TokenRenewed, self.depth)
 
@@ -658,7 +658,7 @@ class Walk:
 
     def _report_page(self) -> None:
         """Report the open page, and each assumption about the list that it refuted."""
-        from chainapi.core.events import KeyNotUnique, OrderBroken, PageReceived, RowsUncounted
+        from chainapi.events import KeyNotUnique, OrderBroken, PageReceived, RowsUncounted
 
         depth = self.depth
         self._report(PageReceived, depth, self._size)
@@ -681,13 +681,13 @@ class Walk:
 
     def _report_restart(self, reason: str, *, exact: bool) -> None:
         if self.listens:
-            from chainapi.core.events import Restarted
+            from chainapi.events import Restarted
 
             self._report(Restarted, self.restarts, reason, exact)
 
     def _report_loop(self) -> None:
         if self.listens:
-            from chainapi.core.events import LoopFound
+            from chainapi.events import LoopFound
 
             self._report(LoopFound, self.depth)
 

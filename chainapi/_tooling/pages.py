@@ -14,12 +14,12 @@ from typing import get_args
 from attrs import fields
 from rich.console import Console
 
+from chainapi import events
 from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
 from chainapi.cli import app
-from chainapi.core import events
 from chainapi.errors import ConfigurationError
 from chainapi.export.window import Lookback, Unit
 from chainapi.otel.metrics import METRICS

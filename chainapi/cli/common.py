@@ -26,7 +26,7 @@ from chainapi.errors import CheckpointError, ConfigurationError
 from chainapi.session import DEFAULT_TIMEOUT, Session
 
 if TYPE_CHECKING:
-    from chainapi.core.events import Event
+    from chainapi.events import Event
 
 __all__ = [
     "DEFAULTS",

@@ -19,7 +19,7 @@ from chainapi.cli.plot import print_chart
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
+from chainapi.events import Event, PageReceived, ResponseReceived, WaitBegan
 from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session

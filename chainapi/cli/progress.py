@@ -10,7 +10,7 @@ from attrs import define, field
 
 from chainapi._limits.view import QuotaSnapshot
 from chainapi.cli.wording import counted
-from chainapi.core.events import Event, PageReceived, RequestSent, ResponseReceived
+from chainapi.events import Event, PageReceived, RequestSent, ResponseReceived
 
 __all__ = ["Progress", "Traffic", "pause", "waits"]
 

@@ -20,7 +20,7 @@ from rich.live import Live
 from chainapi._paging.background import in_background
 from chainapi._text import printable
 from chainapi.cli.tables import Lines, RowTable
-from chainapi.core.events import Event, WaitBegan
+from chainapi.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
 

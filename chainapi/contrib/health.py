@@ -11,10 +11,10 @@ from attrs import frozen
 
 from chainapi._api.view import SessionView
 from chainapi.core.arguments import function
-from chainapi.core.events import ResponseReceived
+from chainapi.events import ResponseReceived
 
 if TYPE_CHECKING:
-    from chainapi.core.events import Event
+    from chainapi.events import Event
 
 __all__ = ["Health", "LastAnswers", "health_of", "quota_of"]
 

@@ -15,7 +15,8 @@ from typing import Any
 
 from chainapi._http.telemetry import Observed, set_default
 from chainapi._version import __version__
-from chainapi.core.events import (
+from chainapi.core.extras import missing_extra
+from chainapi.events import (
     CacheServed,
     CallBegan,
     CallEnded,
@@ -27,7 +28,6 @@ from chainapi.core.events import (
     Restarted,
     RetryScheduled,
 )
-from chainapi.core.extras import missing_extra
 
 try:
     from opentelemetry.metrics import MeterProvider, get_meter, get_meter_provider

@@ -12,7 +12,7 @@ from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Setter, TextMapPropagator
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 
-from chainapi.core.events import (
+from chainapi.events import (
     CallBegan,
     CallEnded,
     QuotaWaitEnded,

@@ -12,7 +12,6 @@ import pytest
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session
-from chainapi.core.events import CacheServed, Event, RequestSent
 from chainapi.errors import (
     APIConnectionError,
     ConfigurationError,
@@ -22,6 +21,7 @@ from chainapi.errors import (
     QuotaWaitError,
     SessionClosedError,
 )
+from chainapi.events import CacheServed, Event, RequestSent
 from chainapi.simulator import Simulator
 from chainapi.transport import AiohttpTransport, Request, Response, Transport
 from tests.sessions import Answering, reaching

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from chainapi import SessionView
-from chainapi.core.events import CallBegan, Event
 from chainapi.errors import (
     ChainAPIError,
     DeadlineExceededError,
@@ -19,6 +18,7 @@ from chainapi.errors import (
     QuotaWaitError,
     SessionClosedError,
 )
+from chainapi.events import CallBegan, Event
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.sessions import Answering, reaching, simulated

@@ -10,9 +10,16 @@ from typing import Any
 import attrs
 import pytest
 
-import chainapi.core.events as events
+import chainapi.events as events
 from chainapi import Limit, LimiterOptions, Session, merge
-from chainapi.core.events import (
+from chainapi.errors import (
+    APIConnectionError,
+    DecodeError,
+    NotFoundError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+)
+from chainapi.events import (
     CallBegan,
     CallEnded,
     CallEvent,
@@ -27,13 +34,6 @@ from chainapi.core.events import (
     RetryScheduled,
     WaitBegan,
     WaitEnded,
-)
-from chainapi.errors import (
-    APIConnectionError,
-    DecodeError,
-    NotFoundError,
-    PageTokenExpiredError,
-    PaginationLoopError,
 )
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 
 from chainapi import ROUTES, Pages, Session
-from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
+from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.models import Invalid
 from chainapi.models.codec import PageDecoder
 from chainapi.simulator import Anomalies, Simulator

@@ -16,8 +16,8 @@ import pytest
 from chainapi import Limit, LimiterOptions, Session
 from chainapi._limits import gates
 from chainapi._limits.gate import Gate
-from chainapi.core.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
+from chainapi.events import Event, RequestSent, WaitBegan, WaitEnded
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
 from chainapi.transport import AiohttpTransport, Request, Response, Transport

@@ -10,8 +10,8 @@ import pytest
 from attrs import Factory, define
 
 from chainapi import Checkpoint, Session
-from chainapi.core.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.errors import PageRefusedError
+from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.transport import Request, Response
 
 

@@ -12,8 +12,8 @@ import pytest
 from attrs import Factory, define, frozen
 
 from chainapi import Checkpoint, Page, Session
-from chainapi.core.events import Event, Restarted
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
+from chainapi.events import Event, Restarted
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.sessions import simulated

@@ -12,7 +12,6 @@ import pytest
 from attrs import Factory, define
 
 from chainapi import Pages, Session
-from chainapi.core.events import Event, Restarted, TokenRenewed
 from chainapi.errors import (
     APIStatusError,
     BadRequestError,
@@ -20,6 +19,7 @@ from chainapi.errors import (
     PageTokenExpiredError,
     PaginationLoopError,
 )
+from chainapi.events import Event, Restarted, TokenRenewed
 from chainapi.transport import Request, Response
 
 DAY = 86_400.0

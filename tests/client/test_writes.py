@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Checkpoint, Session
-from chainapi.core.events import Event, RequestSent
 from chainapi.errors import (
     BadRequestError,
     CheckpointError,
@@ -22,6 +21,7 @@ from chainapi.errors import (
     PermissionDeniedError,
     SessionClosedError,
 )
+from chainapi.events import Event, RequestSent
 from chainapi.models import (
     AllTimeNativeBalanceQuery,
     BalanceThresholdFilter,

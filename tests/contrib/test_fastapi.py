@@ -35,8 +35,8 @@ from chainapi.contrib.fastapi import (
     server_sent_events,
     view,
 )
-from chainapi.core.events import Event, ResponseReceived
 from chainapi.errors import ConfigurationError, NotFoundError
+from chainapi.events import Event, ResponseReceived
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
 from tests.contrib.applications import application, visited

@@ -20,7 +20,6 @@ import pytest
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
 
 from chainapi import Session
-from chainapi.core.events import Event, PageReceived
 from chainapi.errors import (
     AuthenticationError,
     ConfigurationError,
@@ -28,6 +27,7 @@ from chainapi.errors import (
     IncompleteExportError,
     NotFoundError,
 )
+from chainapi.events import Event, PageReceived
 from chainapi.export import ExportResult, export
 from chainapi.simulator import Fault, Simulator
 from tests.export.growing import blocks_of, numbers_in, rows_in

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from chainapi import Limit, LimiterOptions, Session
-from chainapi.core.events import Event, PlanContradicted
 from chainapi.errors import ConfigurationError
+from chainapi.events import Event, PlanContradicted
 from chainapi.transport import Request, Response
 from tests.sessions import Answering, reaching
 

@@ -18,14 +18,6 @@ import pytest
 from attrs import Factory, define, frozen
 
 from chainapi import ROUTES, Checkpoint, Pages, Session
-from chainapi.core.events import (
-    Event,
-    KeyNotUnique,
-    LoopFound,
-    OrderBroken,
-    Restarted,
-    TokenRenewed,
-)
 from chainapi.errors import (
     APIStatusError,
     ConfigurationError,
@@ -35,6 +27,14 @@ from chainapi.errors import (
     PageRefusedError,
     PageTokenExpiredError,
     PaginationLoopError,
+)
+from chainapi.events import (
+    Event,
+    KeyNotUnique,
+    LoopFound,
+    OrderBroken,
+    Restarted,
+    TokenRenewed,
 )
 from chainapi.export import export
 from chainapi.models import InternalTransaction, NativeTransaction

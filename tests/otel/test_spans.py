@@ -13,8 +13,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind, StatusCode
 
 from chainapi import Limit, Session
-from chainapi.core.events import Event
 from chainapi.errors import APITimeoutError, DeadlineExceededError, NotFoundError
+from chainapi.events import Event
 from chainapi.otel import OpenTelemetry
 from chainapi.otel.spans import SPANS
 from chainapi.simulator import Fault, Simulator

@@ -20,15 +20,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from chainapi import Checkpoint
 from chainapi._paging import given, walk
-from chainapi.core.events import (
-    Event,
-    KeyNotUnique,
-    LoopFound,
-    OrderBroken,
-    PageReceived,
-    Restarted,
-    TokenRenewed,
-)
 from chainapi.errors import (
     APIConnectionError,
     ChainAPIError,
@@ -40,6 +31,15 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
     SessionClosedError,
+)
+from chainapi.events import (
+    Event,
+    KeyNotUnique,
+    LoopFound,
+    OrderBroken,
+    PageReceived,
+    Restarted,
+    TokenRenewed,
 )
 from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
 from tests.paging.oracle import Walked

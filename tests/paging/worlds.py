@@ -22,7 +22,6 @@ from chainapi._http.message import SentAt
 from chainapi._limits.view import Estimate
 from chainapi._paging.pages import MetricPages
 from chainapi._paging.walk import Answer, Fetch, Fetched, ListQuery, Walk
-from chainapi.core.events import Event
 from chainapi.errors import (
     APIConnectionError,
     APIStatusError,
@@ -33,6 +32,7 @@ from chainapi.errors import (
     RateLimitedError,
     ServerError,
 )
+from chainapi.events import Event
 from chainapi.models.codec import DecodedPage, OnInvalid, PageDecoder
 from chainapi.models.error_body import decode_error
 from chainapi.testing import VirtualLoop

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from chainapi import Limit, LimiterOptions, Session
-from chainapi.core.events import Event, PlanContradicted, QuotaWaitEnded, WaitBegan
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
+from chainapi.events import Event, PlanContradicted, QuotaWaitEnded, WaitBegan
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.share.exchange import Exchange
