@@ -377,7 +377,7 @@ class DeadlineExceededError(APITimeoutError):
             )
         if retry_after is not None:
             text += f"; the next would begin in {retry_after:.1f} s"
-        self.args = (_plain(f"{text}; the last error: {last}" if last else text),)
+        self.args: tuple[Any, ...] = (_plain(f"{text}; the last error: {last}" if last else text),)
 
     def after(self, *, where: str, attempts: int, elapsed: float) -> Self:
         """Return the error itself: it has these already."""

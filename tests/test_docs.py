@@ -10,12 +10,16 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from chainapi import LimiterOptions, Session, errors
 from chainapi.models import evm as _loaded  # noqa: F401 - pytester forgets modules that its tests load
 from chainapi.simulator import Simulator
+from chainapi.transport import AiohttpTransport
+from tests.budget import public_names
 from tests.cli.recorder import Recorder
 from tests.cli.terminal import chainapi
 from tests.cli.terminal import environment as addresses
@@ -213,6 +217,36 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_public_names_are_on_one_page() -> None:
+    """The page of public names lists what each public module exports, and nothing else."""
+    names = public_names()
+    assert {*names} >= {
+        "chainapi",
+        "chainapi.errors",
+        "chainapi.events",
+        "chainapi.export",
+        "chainapi.simulator",
+    }
+    assert names == {module: {*import_module(module).__all__} - {"__version__"} for module in names}
+
+
+def test_options_are_on_one_page() -> None:
+    """The page of options names each argument of a session, and of what some of them take."""
+    page = (ROOT / "docs" / "options.md").read_text("utf-8")
+    rows = re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert rows == [name for name in inspect.signature(Session).parameters if name != "unknown"]
+    inner = {*inspect.signature(LimiterOptions).parameters, *inspect.signature(AiohttpTransport).parameters}
+    assert [name for name in inner if f"`{name}`" not in page] == []
+
+
+def test_errors_are_on_one_page() -> None:
+    """The page of errors says of each error when it comes, and what to do."""
+    rows = re.findall(
+        r"^\| (`\w+Error`.*?) \|", (ROOT / "docs" / "errors.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert sorted(re.findall(r"\w+", "".join(rows))) == sorted({*errors.__all__} - {"ChainAPIError"})
+
+
 def test_links_lead_somewhere() -> None:
     """Links of the docs lead to a file that exists and to a heading in it."""
     for page in PAGES:
@@ -223,9 +257,11 @@ def test_links_lead_somewhere() -> None:
 
 
 def test_readme_links_each_page() -> None:
-    """The README has a link to each page of the docs."""
+    """The README has a link to each page of the docs; the site's first page includes it."""
     text = (ROOT / "README.md").read_text("utf-8")
-    missing = {page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text}
+    missing = {
+        page.name for page in PAGES[1:] if page.name != "index.md" and f"](docs/{page.name})" not in text
+    }
     assert missing == set()
 
 

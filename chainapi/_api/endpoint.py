@@ -49,7 +49,7 @@ class Endpoint:
     def __init__(self, route: Route, function: Callable[..., Any]) -> None:
         self.record = route
         self.function = function
-        self.single = inspect.iscoroutinefunction(function)
+        self.single: bool = inspect.iscoroutinefunction(function)
         self._stream, _, rest = str(function.__annotations__["return"]).partition("[")
         self._rows = self._stream if self.single else rest.removesuffix("]")
         self._others: dict[Route, Endpoint] = {}  # of calls that do not meet a condition

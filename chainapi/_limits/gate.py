@@ -238,7 +238,7 @@ class Gate:
         now: Callable[[], float] = time.time,
     ) -> None:
         self.random = random
-        self.quota = Quota(
+        self.quota: Quota = Quota(
             max_in_flight=max_in_flight, probe=probe, max_stop=inf if max_stop is None else max_stop
         )
         self.quota.add_limits(limits)

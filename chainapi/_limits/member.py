@@ -78,15 +78,15 @@ class Member:
         self.tag = tag
         self.timeout = timeout
         self.account: Account | None = None  # of its tag, in the gate that it joined
-        self.ceiling = None if rate is None else Ceiling(rate)
-        self.limits = tuple(limits)
-        self.plan = next((limit.plan for limit in self.limits if limit.plan), "")
+        self.ceiling: Ceiling | None = None if rate is None else Ceiling(rate)
+        self.limits: tuple[Limit, ...] = tuple(limits)
+        self.plan: str = next((limit.plan for limit in self.limits if limit.plan), "")
         self.on_plan = on_plan
         in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-        self.settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
+        self.settings: Settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
-        self.wait = Wait()  # that is known
+        self.wait: Wait = Wait()  # that is known
         self._reported = Wait()  # last, to `on_wait`
         self._common = group
         self.enter(None)

@@ -139,7 +139,7 @@ class Given:
         if identity.number is not None and not unordered:
             self._watermark = watermark or Watermark(identity.number_field)
         self._unique = identity.unique and not keyless
-        self.exact = not resumed
+        self.exact: bool = not resumed
         # Rows with this number or a lower one are known by the watermark alone.
         self._floor = inf if resumed else -inf
         self._counting = False

@@ -195,11 +195,11 @@ class PageRows:
 
     def __init__(self, page: RowsOfPage, identity: Identity, *, keyed: bool) -> None:
         rows = page.rows
-        self.size = len(rows)
+        self.size: int = len(rows)
         self.keyed = keyed
         self._identity = identity
         self._page = page
-        self.numbers = identity.numbers_of(rows)
+        self.numbers: Sequence[int | None] = identity.numbers_of(rows)
         self.repeated: AbstractSet[int] = _NO_INDICES
         self.keys: Sequence[Hashable] = self.numbers
         self._distinct: AbstractSet[Hashable] | None = None

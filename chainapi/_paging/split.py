@@ -33,9 +33,9 @@ class Widths:
         given = [one for one in (ranges, blocks, days) if one is not None]
         if len(given) != 1:
             raise ConfigurationError("split() takes one of ranges=, blocks= and days=")
-        self.count = None if ranges is None else whole_number("ranges", ranges, 1, MAX_RANGES)
-        self.blocks = None if blocks is None else whole_number("blocks", blocks)
-        self.seconds = None if days is None else _seconds(days)
+        self.count: int | None = None if ranges is None else whole_number("ranges", ranges, 1, MAX_RANGES)
+        self.blocks: int | None = None if blocks is None else whole_number("blocks", blocks)
+        self.seconds: int | None = None if days is None else _seconds(days)
 
     def step(self, ranged: Ranged) -> int | None:
         """Return the width of a range, in the unit of the list.

@@ -234,10 +234,13 @@ class Walk:
         self.token: PageToken | None = None
         if start.token is not None and start.minted_at is not None:
             self.state, self.token = _NEXT, PageToken(start.token, None, start.minted_at)
-        self.restarts, self.depth = start.restarts, start.pages
+        self.restarts: int = start.restarts
+        self.depth: int = start.pages
         self.page: ListPage = _EMPTY
         self.response: Any = None
-        self.keeps_rows, self.reads_cache, self.row_limit = False, True, inf
+        self.keeps_rows: bool = False
+        self.reads_cache: bool = True
+        self.row_limit: float = inf
         self.listens = False
         self.events: list[Event] = []
         self._lifetime, self._on_expired = lifetime, on_expired

@@ -20,8 +20,8 @@ from chainapi.errors import ArgumentError, ConfigurationError
 
 try:
     import distributed as _distributed  # noqa: F401 - every module of the package needs it
-except ModuleNotFoundError as error:
-    raise missing_extra("chainapi.dask needs", error.name, "dask") from None
+except ModuleNotFoundError as _missing:
+    raise missing_extra("chainapi.dask needs", _missing.name, "dask") from None
 
 from chainapi.dask.plugins import session
 

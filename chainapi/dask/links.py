@@ -42,7 +42,7 @@ class DaskCarrier:
     All sessions of a worker use the same one: `of` returns it, and each of them closes it.
     """
 
-    patience = 2.0
+    patience: float = 2.0
 
     def __init__(self, worker: Any) -> None:
         self._worker = worker

@@ -47,7 +47,11 @@ class Committer:
 
     def __init__(self, sink: Sink) -> None:
         self.sink = sink
-        self.rows = self.size = self.added = self.removed = self.invalid = 0
+        self.rows: int = 0
+        self.size: int = 0
+        self.added: int = 0
+        self.removed: int = 0
+        self.invalid: int = 0
         self._named = dict[str, Source]()  # by label, what this run has asked for
         self._labels = dict[str, str]()  # by query, all
         self._codec: Codec | None = None

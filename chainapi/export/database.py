@@ -52,7 +52,7 @@ class Database(Sink):
 
     """
 
-    size = CommitSize(100_000, 8 << 20, 1.0)
+    size: CommitSize = CommitSize(100_000, 8 << 20, 1.0)
     logs: Sequence[str]  # suffixes of files with changes that are not in the file of the database yet
     errors: type[Exception]  # of the database
     locked: str  # why the database may be locked, and what to do
@@ -63,7 +63,7 @@ class Database(Sink):
 
     def __init__(self, path: Path, *, seconds: float | None = None) -> None:
         super().__init__(seconds)
-        self.rows = 0
+        self.rows: int = 0
         self._path = path
         self._lock = Lock(path.with_name(f"{path.name}.lock"), str(path))
         self._database: Any = None
@@ -254,7 +254,7 @@ class Database(Sink):
             if dropped := compared.dropped(rows()):
                 self._delete([numbers[place] for place in dropped])
                 self.rows -= len(dropped)
-                self.added = [self._path.name]
+                self.added[:] = [self._path.name]
 
     def commit(self, moves: Moves) -> None:
         """Store the rows written and the positions after them: both, or neither."""
@@ -270,7 +270,7 @@ class Database(Sink):
         number = self.state.number + 1
         self.state.take(Commit(number, 0, "", positions=moves.positions, settings=settings))
         if pages or moves.invalid:
-            self.added = [self._path.name]
+            self.added[:] = [self._path.name]
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -380,8 +380,8 @@ class Sqlite(Database):
     text.
     """
 
-    logs = ("-journal", "-wal")
-    errors = sqlite3.Error
+    logs: Sequence[str] = ("-journal", "-wal")
+    errors: type[Exception] = sqlite3.Error
     locked = "another program has it open and is in a transaction. End that"
     names = (
         "SELECT lower(name), CASE WHEN type = 'view' THEN 'a view' WHEN rootpage THEN 'table'"

@@ -38,9 +38,9 @@ class DuckDb(Database):
     DuckDB lets no other program open it while the export runs.
     """
 
-    size = CommitSize(100_000, 32 << 20, 1.0)
-    logs = (".wal",)
-    errors = duckdb.Error
+    size: CommitSize = CommitSize(100_000, 32 << 20, 1.0)
+    logs: Sequence[str] = (".wal",)
+    errors: type[Exception] = duckdb.Error
     locked = "another program, or another connection of this one, has it open. Close it there"
     names = (
         "SELECT lower(table_name), 'table' FROM system.main.duckdb_tables()"

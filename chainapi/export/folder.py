@@ -45,7 +45,7 @@ class Folder(Sink):
 
     """
 
-    size = CommitSize(100_000, 32 << 20, 60.0)
+    size: CommitSize = CommitSize(100_000, 32 << 20, 60.0)
     ends_with: Step | None = "compacting"
 
     def __init__(
@@ -94,7 +94,7 @@ class Folder(Sink):
         return self.state
 
     def _read(self) -> None:
-        self.state = self._log.read(writes=True)
+        self.state: State = self._log.read(writes=True)
         self._log.claim()
         names = self._names()
         self._present = {*names, *self._complete(names)}
@@ -333,7 +333,7 @@ class Folder(Sink):
         self.storage.remove([name for name in replaced if name not in names])
         self.storage.publish(names)
         self._present.update(names)
-        self.added += [file.name for file in (*added, *grown)]
+        self.added.extend(file.name for file in (*added, *grown))
         self._note_small(added, replaced)
         self._remove_orphans()
 

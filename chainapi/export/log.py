@@ -168,8 +168,10 @@ class Log:
     """
 
     def __init__(self, storage: Storage, folder: str, writer: str = "") -> None:
-        self.storage, self.folder, self.writer = storage, folder, writer
-        self.state = State()
+        self.storage: Storage = storage
+        self.folder: str = folder
+        self.writer: str = writer
+        self.state: State = State()
         self._first = 1  # number of the oldest record
 
     def read(self, *, writes: bool = False) -> State:

@@ -82,7 +82,7 @@ class Worker:
     """
 
     def __init__(self, address: str) -> None:
-        self.executor = ThreadPoolExecutor(1, "chainapi-export")
+        self.executor: ThreadPoolExecutor = ThreadPoolExecutor(1, "chainapi-export")
         self._address = address
 
     async def run(self, step: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -115,7 +115,7 @@ class TextFile(SingleFile):
     comes before it gets its name.
     """
 
-    size = CommitSize(100_000, 8 << 20, 1.0)
+    size: CommitSize = CommitSize(100_000, 8 << 20, 1.0)
 
     def __init__(self, path: Path, writer: str, *, seconds: float | None = None) -> None:
         super().__init__(path, writer, seconds=seconds)

@@ -78,7 +78,8 @@ class Sink(ABC):
     def __init__(self, seconds: float | None = None) -> None:
         if seconds is not None:
             self.size = evolve(self.size, seconds=seconds)
-        self.state, self.added = State(), list[str]()
+        self.state: State = State()
+        self.added: list[str] = []
         self._form: Any = None
         self._partitioner: Partitioner | None = None
         self._settings: dict[str, Any] | None = None  # for the next commit

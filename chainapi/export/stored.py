@@ -59,7 +59,8 @@ class StoredRows:
         newest: int | None = None,
         passed: Iterable[str] = (),
     ) -> None:
-        self.done = self.skipped = False
+        self.done: bool = False
+        self.skipped: bool = False
         self._since = since
         self._last = last
         self._number = number

@@ -92,7 +92,7 @@ class SourceStream:
         limit: int | None,
         read_given: ReadGiven,
     ) -> None:
-        self.position = evolve(source.at(place), done=False)  # an update begins after the end
+        self.position: SourcePosition = evolve(source.at(place), done=False)  # an update begins after the end
         self._source, self._place = source, place
         self._pages = pages
         self._walk = pages.walk

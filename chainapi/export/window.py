@@ -82,7 +82,8 @@ class Windows:
         number: Callable[[Row], int | None],
         keys: Callable[[PageRows], list[Any]],
     ) -> None:
-        self.windows, self.removed = windows, 0
+        self.windows: Mapping[str, Window] = windows
+        self.removed: int = 0
         self._number, self._keys = number, keys
         self._lacking = {
             label: Counter(key for page in one.pages for key in keys(page)) for label, one in windows.items()

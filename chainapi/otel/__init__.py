@@ -34,8 +34,8 @@ try:
     from opentelemetry.propagators.textmap import TextMapPropagator
     from opentelemetry.trace import TracerProvider, get_current_span, get_tracer
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-except ModuleNotFoundError as error:
-    raise missing_extra("chainapi.otel needs", error.name, "otel") from None
+except ModuleNotFoundError as _missing:
+    raise missing_extra("chainapi.otel needs", _missing.name, "otel") from None
 
 from chainapi.otel.metrics import (
     CACHED,

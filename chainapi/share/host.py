@@ -82,7 +82,7 @@ class Host:
     def __init__(
         self, memory: bytes = b"", age: float = 0.0, *, store: Callable[[bytes, float], None] | None = None
     ) -> None:
-        self.gate = Gate()
+        self.gate: Gate = Gate()
         if memory:
             self.gate.restore(memory, age)
         self.origin = ""  # of the service, for observers

@@ -33,7 +33,7 @@ class Link(ABC):
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
-        self.open = True
+        self.open: bool = True
         self._early = deque[bytes | None]()  # frames from before `start`; None is the break
         self._on_frame: Callable[[bytes], None] | None = None
         self._on_broken: Callable[[], None] | None = None

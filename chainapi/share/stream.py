@@ -42,7 +42,7 @@ class StreamLink(Link, asyncio.Protocol):
 
     def __init__(self, secret: bytes, on_open: Callable[[StreamLink], None] | None = None) -> None:
         super().__init__()
-        self.silent = False
+        self.silent: bool = False
         self.closed: asyncio.Future[None] = self._loop.create_future()
         self._secret, self._on_open = secret, on_open
         self._is_host = on_open is not None
@@ -66,7 +66,7 @@ class StreamLink(Link, asyncio.Protocol):
 
     def fail(self) -> None:
         """Break the link at once; this end is informed too."""
-        self.open = False
+        self.open: bool = False
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

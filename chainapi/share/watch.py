@@ -41,8 +41,8 @@ class Observer:
     """
 
     def __init__(self, link: Link, process: str, now: Callable[[], float], quota: str = "") -> None:
-        self.processes = 0
-        self.origin = ""
+        self.processes: int = 0
+        self.origin: str = ""
         self._link = link
         self._now = now
         self._asked: asyncio.Future[QuotaSnapshot] | None = None

@@ -101,7 +101,7 @@ class PacketLink:
     __slots__ = ("_accepts", "_expected", "_key", "_sends", "_sent", "name")
 
     def __init__(self, key: bytes, name: bytes, *, hosts: bool) -> None:
-        self.name = name
+        self.name: bytes = name
         self._key = key
         self._sends, self._accepts = Kind.TO_HOST, Kind.TO_GUEST
         if hosts:
