@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
+
 import nox
 
 nox.needs_version = ">=2024.10"
@@ -9,6 +12,35 @@ nox.options.sessions = ["lint", "types", "tests", "docs"]
 nox.options.reuse_existing_virtualenvs = True
 
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
+
+PROGRAM = """async def main(session):
+    stream = session.metrics.avg_tps(43114)
+    {work}
+
+
+chainapi.run(main, **Simulator().arguments())
+"""
+EXPORT = (
+    "from chainapi.export import export\nprint(await export(session.metrics.avg_tps, [43114], {!r}, limit=3))"
+)
+EXTRAS = {
+    "none": "print(await stream.first())",
+    "arrow": "print(await stream.to_arrow(3))",
+    "cache": "print(await session.with_options(cache=chainapi.Cache(ttl=60)).data.evm.chain(43114))",
+    "cli": "from chainapi.cli import app\nprint(app.name)",
+    "dask": "import chainapi.dask",
+    "duckdb": EXPORT.format("tps.duckdb"),
+    "fastapi": "import chainapi.contrib.fastapi",
+    "fsspec": EXPORT.format("memory://folder/tps.jsonl"),
+    "otel": "import chainapi.otel",
+    "pandas": "print(await stream.to_pandas(3))",
+    "parquet": EXPORT.format("tps.parquet"),
+    "plot": "from chainapi.export.chart import require_pictures\nrequire_pictures()",
+    "polars": "print(await stream.to_polars(3))",
+    "redis": "import chainapi.share.redis",
+    "testing": "import chainapi.testing.plugin",
+    "zstd": EXPORT.format("tps.csv.zst"),
+}
 
 
 @nox.session
@@ -79,13 +111,54 @@ def generate(session: nox.Session) -> None:
 
 @nox.session
 def docs(session: nox.Session) -> None:
-    """Run every code block of the docs; `-- --full` first writes tables and charts, in minutes."""
-    session.install("-e", ".[dev]")
+    """Run every code block of the docs, and build the site; `-- --full` first writes tables and charts."""
+    session.install("-e", ".[dev,docs]")
     if "--full" in session.posargs:
         session.run("python", "docs/rate_limits.py", "--full")
         session.run("python", "docs/plots.py")
         session.run("python", "docs/live.py")
     session.run("python", "-m", "pytest", "tests/test_docs.py")
+    session.run("sphinx-build", "--fail-on-warning", "--keep-going", "docs", "docs/_build")
+
+
+@nox.session
+def wheel(session: nox.Session) -> None:
+    """Check the distributions as a package index does, and run tiers 1 and 2 on the installed wheel."""
+    session.install("build", "check-wheel-contents", "pyright[nodejs]", "pyroma", "twine")
+    place = Path(session.create_tmp()).resolve()
+    shutil.rmtree(place)
+    session.run("python", "-m", "build", "--outdir", str(place / "dist"), ".")
+    session.run("twine", "check", "--strict", *map(str, (place / "dist").iterdir()))
+    session.run("check-wheel-contents", str(place / "dist"))
+    session.run("pyroma", "--min", "10", ".")
+    [built] = (place / "dist").glob("*.whl")
+    session.install("--force-reinstall", f"{built}[test]")
+    for name in ("tests", "docs", ".ci"):
+        shutil.copytree(name, place / "run" / name)
+    for name in ("README.md", "pyproject.toml", "noxfile.py"):
+        shutil.copy(name, place / "run")
+    with session.chdir(place / "run"):
+        session.run("pyright", "--verifytypes", "chainapi", "--ignoreexternal")
+        # The tools of contributors are not in the wheel, and tests of generated files use them.
+        where = session.run("python", "-c", "import chainapi; print(chainapi.__path__[0])", silent=True)
+        shutil.copytree(
+            Path(__file__).parent / "chainapi" / "_tooling", Path(str(where).strip()) / "_tooling"
+        )
+        chosen = "not adapter and not proof"
+        session.run("python", "-m", "pytest", "-n", "auto", "-m", chosen, *session.posargs)
+
+
+@nox.session
+@nox.parametrize("extra", [*EXTRAS])
+def extras(session: nox.Session, extra: str) -> None:
+    """Use what an extra adds, in an environment with nothing else."""
+    session.install(f".[{extra}]" if extra != "none" else ".")
+    program = f"import chainapi\nfrom chainapi.simulator import Simulator\n\n\n{PROGRAM}"
+    place = session.create_tmp()
+    work = EXTRAS[extra].replace("\n", "\n    ")
+    Path(place, "example.py").write_text(program.format(work=work), "utf-8")
+    with session.chdir(place):
+        session.run("python", "-W", "error", "example.py")
 
 
 @nox.session
