@@ -70,7 +70,7 @@ def writes(service: str) -> str:
 
 
 def keys(service: str) -> str:
-    """Return the table of the lists of a service: keys, orders, ranges and numbers that show new rows."""
+    """Return the table of lists: their keys, orders, ranges and numbers of new rows."""
     lines = [
         "| List | A row is identified by | Descends by | Splits by | New rows show by |",
         "|---|---|---|---|---|",
