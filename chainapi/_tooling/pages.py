@@ -20,8 +20,6 @@ from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
 from chainapi.cli import app
-from chainapi.errors import ConfigurationError
-from chainapi.export.window import Lookback, Unit
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
 
@@ -72,49 +70,17 @@ def writes(service: str) -> str:
 
 
 def keys(service: str) -> str:
-    """Return the table of the keys, orders and ranges of the lists of a service."""
-    lines = ["| List | A row is identified by | Descends by | Splits by |", "|---|---|---|---|"]
-    for name, declared in ROUTES.items():
-        if not declared.single and name.startswith(f"{service}."):
-            cells = _identity(declared.route), _order(declared.route), _ranges(declared.route)
-            lines.append(f"| `{name}` | {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-def updates(service: str) -> str:
-    """Return the table of the lists of a service whose new rows an export recognizes."""
+    """Return the table of lists: their keys, orders, ranges and numbers of new rows."""
     lines = [
-        "| List | Number that shows new rows | Lower bound of requests | Lookback in |",
-        "|---|---|---|---|",
+        "| List | A row is identified by | Descends by | Splits by | New rows show by |",
+        "|---|---|---|---|---|",
     ]
     for name, declared in ROUTES.items():
-        if declared.single or not name.startswith(f"{service}."):
-            continue
-        route = declared.route
-        if route.shows_new_rows:
-            number = " or ".join(f"`{one}`" for one in route.numbers) or f"`{route.descending_key}`"
-            starts = [
-                one.name for one in declared.parameters if route.ranged and one.wire == route.ranged.start
-            ]
-            since = "".join(f"`{name}=`" + _condition(route, "since") for name in starts)
-            lines.append(f"| `{name}` | {number} | {since} | {_unit(declared)} |")
+        if not declared.single and name.startswith(f"{service}."):
+            route = declared.route
+            cells = _identity(route), _order(route), _ranges(route), _number(route)
+            lines.append(f"| `{name}` | {' | '.join(cells)} |")
     return "\n".join(lines)
-
-
-def _unit(declared: Endpoint) -> str:
-    """Return the unit of the lookback of an export, by the default order of the list."""
-    route = declared.record.for_call({one.name: one.default for one in declared.parameters})
-    number = route.descending_key or route.numbers[0]
-    units: tuple[Unit, ...] = get_args(Unit)
-    return next((unit for unit in units if _fits(Lookback(1, unit), number)), "")
-
-
-def _fits(lookback: Lookback, number: str) -> bool:
-    try:
-        lookback.check([number])
-    except ConfigurationError:
-        return False
-    return True
 
 
 def _identity(route: Route) -> str:
@@ -132,6 +98,13 @@ def _ranges(route: Route) -> str:
     if route.ranged is None:
         return ""
     return " or ".join(f"`{name}`" for name in route.ranged.number) + _condition(route, "since")
+
+
+def _number(route: Route) -> str:
+    """Return the number that shows new rows."""
+    if not route.shows_new_rows:
+        return ""
+    return " or ".join(f"`{one}`" for one in route.numbers or (route.descending_key,))
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -185,7 +158,6 @@ PARTS: dict[str, Callable[[str], str]] = {
     "routes": routes,
     "spans": span_table,
     "writes": writes,
-    "updates": updates,
 }
 
 
