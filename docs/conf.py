@@ -20,6 +20,7 @@ nitpicky = False
 
 default_role = "code"  # docstrings are read in editors too: plain backquotes
 autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "undoc-members": False}
 napoleon_google_docstring = True

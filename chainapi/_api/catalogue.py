@@ -21,5 +21,7 @@ def _split(*, reads: bool) -> Mapping[str, Endpoint]:
     return MappingProxyType({name: endpoint for name, endpoint in found if endpoint.reads == reads})
 
 
+#: Routes that read, by their names such as `data.evm.blocks`.
 ROUTES = _split(reads=True)
+#: Routes that write, by their names.
 WRITES = _split(reads=False)
