@@ -177,7 +177,9 @@ def public_names() -> dict[str, set[str]]:
     page = (ROOT / "docs" / "api.md").read_text("utf-8")
     listed = re.findall(r"automodule:: (\S+)\n +:members: ([\w,\s]+)", page)
     names = {module: {*re.findall(r"\w+", members)} for module, members in listed}
-    return {"chainapi": {*re.findall(r"auto\w+:: chainapi\.(\w+)$", page, re.MULTILINE)}} | names
+    return {
+        "chainapi": {*re.findall(r"auto(?:class|data|function):: chainapi\.(\w+)$", page, re.MULTILINE)}
+    } | names
 
 
 def interfaces() -> Figures:
