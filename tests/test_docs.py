@@ -161,19 +161,6 @@ def test_code_fences_close() -> None:
         assert page.read_text("utf-8").count("```") % 2 == 0, page.name
 
 
-def test_layout_page_names_each_module() -> None:
-    """The page on the layout names every module of the package."""
-    text = (ROOT / "docs" / "layout.md").read_text("utf-8")
-    package = ROOT / "chainapi"
-    declared = ("groups", "formats", "simulator", "cli", "_tooling")  # named as folders
-    modules = {path.name for path in package.rglob("*.py") if path.parent.name not in declared}
-    records = {
-        path.name for path in (package / "models").glob("*.py") if "(Record, " in path.read_text("utf-8")
-    }
-    missing = {name for name in modules - records if not name.startswith("_") and name not in text}
-    assert missing == set(), "add a line for each to the tree of docs/layout.md"
-
-
 def statements(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield a module and its statements at any depth: `ast.walk` takes five times as long."""
     yield tree

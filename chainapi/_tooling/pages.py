@@ -5,20 +5,23 @@ A part stands in a page between ``<!-- begin NAME ARGUMENT -->`` and ``<!-- end 
 
 from __future__ import annotations
 
+import ast
 import io
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import get_args
 
 from attrs import fields
 from rich.console import Console
 
+import chainapi
 from chainapi import events
 from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import Route
-from chainapi._tooling.files import COMMAND, GeneratorError, Writer
+from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
 from chainapi.cli import app
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
@@ -150,11 +153,31 @@ def metric_table(_: str) -> str:
     return "\n".join(lines)
 
 
+def module_tree(_: str) -> str:
+    """Return the tree of modules with their first lines, without generated ones."""
+    return "\n".join(["```text", "chainapi/", *_tree(Path(chainapi.__file__).parent, "  "), "```"])
+
+
+def _tree(folder: Path, indent: str) -> Iterator[str]:
+    for path in sorted(folder.glob("*.py")):
+        text = path.read_text("utf-8")
+        if not path.name.startswith("__") and not text.startswith(HEADER):
+            yield f"{indent + path.name:<25} {_first_line(text)}"
+    for path in sorted(one.parent for one in folder.glob("*/__init__.py")):
+        yield f"{indent + path.name + '/':<25} {_first_line((path / '__init__.py').read_text('utf-8'))}"
+        yield from _tree(path, indent + "  ")
+
+
+def _first_line(text: str) -> str:
+    return (ast.get_docstring(ast.parse(text)) or "").partition("\n")[0]
+
+
 PARTS: dict[str, Callable[[str], str]] = {
     "events": event_table,
     "help": help_text,
     "keys": keys,
     "metrics": metric_table,
+    "modules": module_tree,
     "routes": routes,
     "spans": span_table,
     "writes": writes,
