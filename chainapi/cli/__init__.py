@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
 
+from chainapi.cli.check import check
 from chainapi.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -50,6 +51,7 @@ app.command(quota)
 app.command(plot, usage="Usage: chainapi plot [OPTIONS] PATH")
 app.command(completion)
 app.command(simulate)
+app.command(check, usage="Usage: chainapi check [OPTIONS] [TEXT]")
 app.command(demo)
 
 
