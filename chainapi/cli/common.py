@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from attrs import AttrsInstance, asdict, frozen
 from cyclopts import App, Parameter
@@ -47,10 +47,10 @@ __all__ = [
     "Rows",
     "Seconds",
     "app",
-    "cancelled_by_sigterm",
     "changed",
     "command_words",
     "ended_by_second_interrupt",
+    "on_signal",
     "open_session",
     "read_checkpoint",
     "refuse",
@@ -195,21 +195,18 @@ def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[s
 
 
 @contextmanager
-def cancelled_by_sigterm() -> Iterator[None]:
-    """Cancel the command on SIGTERM, as on Ctrl-C.
-
-    Containers and service managers send SIGTERM.
-    """
-    loop, task = asyncio.get_running_loop(), cast("asyncio.Task[int]", asyncio.current_task())
+def on_signal(number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Call a function in place of what the signal does by default."""
+    loop = asyncio.get_running_loop()
     try:
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        loop.add_signal_handler(number, act)
     except (NotImplementedError, RuntimeError):  # on Windows; outside of the main thread
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(number)
 
 
 @contextmanager

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -25,9 +26,9 @@ from chainapi.cli.common import (
     Hidden,
     Many,
     Rows,
-    cancelled_by_sigterm,
     changed,
     command_words,
+    on_signal,
     refuse,
     session_of,
     with_page_size,
@@ -170,10 +171,10 @@ async def export(
     name, sources, query = _plan(route, words, options)
     if options.dask is not None:
         _check_distributed(route, options)
-    arguments = options.arguments()
+    arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
     async with _started(terminal, connection, options.dask) as (view, start):
         try:
-            with calling(terminal, route), cancelled_by_sigterm():
+            with calling(terminal, route), on_signal(signal.SIGTERM, task.cancel):
                 if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, options.progress):
