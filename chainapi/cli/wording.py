@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cyclopts import CycloptsError, UnusedCliTokensError
 
+from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
 
 __all__ = ["counted", "shell_words", "worded"]
@@ -26,7 +27,9 @@ def worded(error: Exception, advice: str = "") -> str:
     """
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"{error.unused_tokens[0]!r} is one value too many, see --help"
-    if isinstance(error, APIStatusError | CycloptsError):  # in the words of the service, or of a command
+    if isinstance(error, CycloptsError):
+        return _LIKE_KEY.sub(MASK, str(error))
+    if isinstance(error, APIStatusError):  # in the words of the service
         return str(error)
     if isinstance(error, DecodeError):
         error = error.changed(advice="" if error.row is None else advice)
@@ -37,6 +40,9 @@ def worded(error: Exception, advice: str = "") -> str:
         text = text.replace(advice_in_python, "")
     return _ARGUMENT.sub(_option, _PARAMETER.sub(r"pass --param \1=VALUE", text))
 
+
+# A value in the message of a command that may be a key: after an option that is not there, or a wrong name.
+_LIKE_KEY = re.compile(rf'(?<=[="])[^\s"=]{{{SHORTEST_KEY},}}')
 
 # Advice that has no option: others could see a key, and a command has no class and no timedelta.
 _PYTHON_ALONE = (

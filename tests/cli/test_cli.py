@@ -344,6 +344,8 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
         (["tps", "1", "--limit", "0"], "--limit"),
         (["tps", "1", "--nope"], "--nope"),
         (["tps", "1", "--api-key", "x"], "--api-key"),
+        (["tps", "1", "--api-key=ac_0123456789abcdef"], "--api-key=***"),
+        (["tps", "1", "--provider", "ac_0123456789abcdef"], '"***" for --provider'),
         (["tps", "a/b"], "chain_id"),
         (["tps", "1", "--timeout", "0"], "--timeout"),
         (["tps", "1", "--max-wait", "-1"], "--max-wait"),
