@@ -23,6 +23,7 @@ from chainapi.cli.common import (
     FAILED,
     PARTLY,
     ConnectionOptions,
+    Flag,
     Hidden,
     Many,
     Rows,
@@ -81,6 +82,7 @@ class ExportOptions:
         items: The field of the response that holds the list of a path; by default the only list.
         fields: Columns by their names in Python, separated by commas; all by default.
         amounts: Type of amounts: text (default) and decimal (38 digits) are exact, float is rounded.
+        escape_formulas: An apostrophe before texts of CSV that a spreadsheet takes for formulas.
         compression: Compression of Parquet files; by default as in the last run; zstd in a new export.
         compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
         row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
@@ -109,6 +111,7 @@ class ExportOptions:
     items: str | None = None
     fields: str | None = None
     amounts: Amounts | None = None
+    escape_formulas: Flag = False
     compression: Compression | None = None
     compression_level: Rows | None = None
     row_group_rows: Rows | None = None
@@ -135,6 +138,7 @@ class ExportOptions:
         arguments["parquet"] = ParquetOptions(**parquet) if parquet else None
         if self.dask is None:
             arguments |= {"format": self.format, "partition": _names(self.partition), "wait": self.wait}
+            arguments["escape_formulas"] = self.escape_formulas or None
         return arguments
 
 
@@ -278,6 +282,7 @@ def _check_distributed(route: str, options: ExportOptions) -> None:
     """
     refuse("a folder of a cluster has a part for each partition of the sources", partition=options.partition)
     refuse("the run that begins later takes over", wait=options.wait)
+    refuse("workers of a cluster write Parquet", escape_formulas=options.escape_formulas)
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"

@@ -62,7 +62,7 @@ _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 _ARGUMENT = re.compile(
     r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait"
     r"|timeout|deadline|max_body|proxy|items|page_size|limit|format|amounts|fields|lookback|ranges|partition"
-    r"|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
+    r"|escape_formulas|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
 )
 
 
