@@ -11,7 +11,6 @@ from typing import Annotated, Any
 
 from attrs import define, evolve, field
 from cyclopts import Parameter as Option
-from rich.table import Table
 
 from chainapi._api.catalogue import ROUTES
 from chainapi._api.endpoint import Endpoint
@@ -30,7 +29,7 @@ from chainapi.cli.common import (
     open_session,
 )
 from chainapi.cli.names import method_of, read_pairs, read_values, route_names
-from chainapi.cli.tables import cell
+from chainapi.cli.tables import table_of
 from chainapi.cli.wording import counted, worded
 from chainapi.errors import APIStatusError, APITimeoutError, ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
@@ -100,10 +99,11 @@ async def check(
             await comparison.run(names, public=record is not None)
     if record is not None:
         recorder.save()
+    if table and comparison.found:
+        rows = [(kind, what, _shortened(routes)) for kind, what, routes in comparison.found]
+        terminal.console.print(table_of(("kind", "what", "routes"), rows))
     for kind, what, routes in comparison.found if not table else ():
         terminal.line({"kind": kind, "what": what, "routes": routes})
-    if table and comparison.found:
-        terminal.console.print(_table(comparison.found))
     drifts = len(comparison.drift)
     terminal.note(
         f"{counted(comparison.answered, 'route')} answered, {len(comparison.silent):,} did not; "
@@ -112,15 +112,9 @@ async def check(
     return FAILED if drifts or not comparison.answered else 0
 
 
-def _table(found: Sequence[tuple[str, str, Sequence[str]]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("kind", "what", "routes"):
-        table.add_column(name, overflow="fold")
-    for kind, what, routes in found:
-        more = len(routes) - MOST_NAMED
-        named = ", ".join(routes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
-        table.add_row(cell(kind), cell(what), cell(named))
-    return table
+def _shortened(routes: Sequence[str]) -> str:
+    more = len(routes) - MOST_NAMED
+    return ", ".join(routes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 @define(eq=False)

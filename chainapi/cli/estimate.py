@@ -10,7 +10,6 @@ from typing import Annotated
 from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
@@ -20,6 +19,7 @@ from chainapi._limits.view import Estimate, Limit, plan_limits
 from chainapi._text import quoted
 from chainapi.cli.common import Flag, Hidden, Many, Plan, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
+from chainapi.cli.tables import table_of
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.errors import ConfigurationError
 
@@ -83,13 +83,11 @@ def estimate(
     if json or not terminal.interactive:
         terminal.line(record)
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _shown(cost, endpoint.route.weight).items():
-        table.add_row(name, value)
+    shown = _shown(cost, endpoint.route.weight)
     if published:
         minute, day = published
-        table.add_row("plan", f"{named}: {minute.amount:,.0f} units a minute, {day.amount:,.0f} a day")
-    terminal.console.print(table)
+        shown["plan"] = f"{named}: {minute.amount:,.0f} units a minute, {day.amount:,.0f} a day"
+    terminal.console.print(table_of(("", ""), shown.items()))
 
 
 def _page_size(name: str, endpoint: Endpoint, given: int | None) -> int:

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from attrs import asdict
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from chainapi._config import resolve
@@ -17,7 +16,7 @@ from chainapi._limits.view import QuotaSnapshot, Spender
 from chainapi.cli.common import Deployment, Flag, Hidden
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
-from chainapi.cli.tables import cell
+from chainapi.cli.tables import cell, table_of
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
@@ -102,24 +101,15 @@ def _table(shared: SharedQuota) -> Iterator[RenderableType]:
     yield cell(f"{shared.service or 'unknown service'}: {_state(snapshot)}", "bold")
     place = f"{shared.origin or 'unknown address'}, quota {shared.name[:8]}"
     yield cell(f"{place}, shared by {_processes(shared.processes)}", "dim")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("process", "tag"):
-        table.add_column(name, overflow="fold")
-    for name in ("requests", "units", "share", "429s", "in flight", "waiting"):
-        table.add_column(name, justify="right", no_wrap=True)
+    names = ("process", "tag", "requests", "units", "share", "429s", "in flight", "waiting")
     total = sum(one.units for one in snapshot.spenders)
-    for spender in snapshot.spenders:
-        table.add_row(*_cells(spender, total))
-    yield table
+    yield table_of(names, [_cells(one, total) for one in snapshot.spenders], right=6)
 
 
-def _cells(one: Spender, total: float) -> Iterator[Text]:
-    yield cell(one.process or "several")
-    yield cell(one.tag)
-    numbers = (one.refusals, one.in_flight, one.waiting)
+def _cells(one: Spender, total: float) -> Sequence[str]:
     share = f"{one.units / total:.0%}" if total else ""
-    for text in (f"{one.requests:,}", f"{one.units:,.0f}", share, *(f"{number:,}" for number in numbers)):
-        yield cell(text)
+    counts = (f"{number:,}" for number in (one.refusals, one.in_flight, one.waiting))
+    return one.process or "several", one.tag, f"{one.requests:,}", f"{one.units:,.0f}", share, *counts
 
 
 def _state(snapshot: QuotaSnapshot) -> str:

@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 
 from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
@@ -27,6 +27,11 @@ def worded(error: Exception, advice: str = "") -> str:
     """
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"{error.unused_tokens[0]!r} is one value too many, see --help"
+    if isinstance(error, UnknownOptionError):
+        given = (error.token.keyword or error.token.value).partition("=")[0]
+        other = _ELSEWHERE.get(given)
+        if any(other in argument.names for argument in error.argument_collection):
+            return f"Unknown option: {given}. Did you mean {other}?"
     if isinstance(error, CycloptsError):
         return _LIKE_KEY.sub(MASK, str(error))
     if isinstance(error, APIStatusError):  # in the words of the service
@@ -40,6 +45,9 @@ def worded(error: Exception, advice: str = "") -> str:
         text = text.replace(advice_in_python, "")
     return _ARGUMENT.sub(_option, _PARAMETER.sub(r"pass --param \1=VALUE", text))
 
+
+# Options of the same meaning in other commands.
+_ELSEWHERE = {"--out": "--png", "--png": "--out"}
 
 # A value in the message of a command that may be a key: after an option that is not there, or a wrong name.
 _LIKE_KEY = re.compile(rf'(?<=[="])[^\s"=]{{{SHORTEST_KEY},}}')
