@@ -383,7 +383,10 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
         (["routes", "--limit=3"], "option: --limit=3."),
         (["plot", "a.csv", "--out", "b.png"], "Unknown option: --out. Did you mean --png?"),
         (["export", "data.chains", "--png=b.png"], "Unknown option: --png. Did you mean --out?"),
-        (["list", "data.evm.blocks", "1", "--fields", "gas_use"], "no field 'gas_use': did you mean 'gas_used'?"),
+        (
+            ["list", "data.evm.blocks", "1", "--fields", "gas_use"],
+            "no field 'gas_use': did you mean 'gas_used'?",
+        ),
         (["plot", "a.csv", "b.csv"], "'b.csv' is one value too many"),
         (["dance"], "dance"),
     ],
