@@ -81,7 +81,7 @@ async def check(
         text: Part of the names of the routes; all by default.
         param: Value of a parameter as NAME=VALUE, for all routes that have it; may be repeated.
         record: File for the answers, without the key; routes about your account are left out.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        json: JSON lines; the default if the output is not a terminal.
         connection: Options of the session.
         terminal: The streams of the command.
 

@@ -46,10 +46,9 @@ def estimate(
     json: Flag = False,
     terminal: Hidden,
 ) -> None:
-    """Estimate the requests, compute units and minutes that rows of a route cost.
+    """Estimate the requests, units and minutes that rows of a route cost.
 
-    The output also has the share of a day's limit. The command sends nothing
-    and needs no key: the published cost of a request is a part of the route.
+    The output also has the share of a day's limit. The command sends nothing and needs no key.
 
     Args:
         route: The name of a route, such as data.evm.blocks.
@@ -59,7 +58,7 @@ def estimate(
         plan: Published plan, instead of CHAINAPI_PLAN.
         limit: A further limit as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
         sources: Number of lists to walk, such as chains or addresses.
-        json: JSON instead of a table; the default if the output is not a terminal.
+        json: JSON; the default if the output is not a terminal.
         terminal: The streams of the command.
 
     """

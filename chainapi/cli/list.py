@@ -72,25 +72,21 @@ async def list_(
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Print the rows of a list, by the name of its route or by its path.
-
-    A walk that fails or is interrupted prints the command that continues it on standard error.
-
-    For a route with a single resource, the resource is printed.
+    """Print the rows of a list, or a single resource.
 
     Args:
         route: A name, such as data.evm.blocks, or a path, such as /v1/chains/43114/blocks.
         values: Values of the parameters in the path of a named route, such as 43114.
-        api: The service of a path; data by default.
-        items: The field of the response that holds the list of a path; by default the only list.
+        api: Service of a path; data by default.
+        items: Field with the list of a path; by default the only list.
         page_size: Rows per page; by default the maximum of a named route.
-        param: A parameter as NAME=VALUE; may be repeated.
+        param: Parameter as NAME=VALUE; may be repeated.
         limit: Rows in total.
         all_: All rows; --limit has no effect.
         fields: Fields of a row, separated by commas; all by default.
-        resume: A checkpoint to continue from, as it was printed.
-        on_invalid: Rows that do not match the route: raise ends the command, raw prints them as received.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        resume: Checkpoint to continue from, as it was printed.
+        on_invalid: Rows that do not fit: raise ends the command, raw prints them as received.
+        json: JSON lines; the default if the output is not a terminal.
         connection: Options of the session.
         terminal: The streams of the command.
 

@@ -13,7 +13,7 @@ from rich.text import Text
 
 from chainapi._config import resolve
 from chainapi._limits.view import QuotaSnapshot, Spender
-from chainapi.cli.common import Deployment, Flag, Hidden
+from chainapi.cli.common import Flag, Hidden, ServiceOptions
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell, table_of
@@ -22,6 +22,7 @@ from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]
 
+SERVICES = ServiceOptions()
 PERIOD = 1.0  # seconds between two states with --watch
 
 
@@ -30,32 +31,25 @@ async def quota(
     share: str | None = None,
     watch: Flag = False,
     json: Flag = False,
-    provider: Deployment | None = None,
-    metrics_base_url: str | None = None,
-    data_base_url: str | None = None,
+    services: ServiceOptions = SERVICES,
     terminal: Hidden,
 ) -> None:
     """Show the processes that share a quota, what is left of it, and who spent it.
 
-    The command sends nothing to the services. Processes share a quota with
-    Session(share=True) or the variable CHAINAPI_SHARE; tag= on their sessions
-    and calls names what they spend it on. All quotas are shown that processes of
-    this user share on this machine; over Redis the configured services'.
+    The command sends nothing to the services. It shows all quotas that processes of this user share on this
+    machine by Session(share=True) or CHAINAPI_SHARE; over Redis the configured services'.
 
     Args:
-        share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE; by
-            default the processes of this user on this machine.
+        share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE.
         watch: Show it again each second, until Ctrl-C.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
-        provider: Deployment of the services, instead of CHAINAPI_PROVIDER.
-        metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
-        data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
+        json: JSON lines; the default if the output is not a terminal.
+        services: Options of the services.
         terminal: The streams of the command.
 
     """
     share = _checked(share)
     places = Places(
-        resolve(provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
+        resolve(**asdict(services), api_key=None),
         terminal.observable(share),
     )
     as_json = json or not terminal.interactive

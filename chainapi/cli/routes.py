@@ -37,7 +37,7 @@ def routes(
 
     Args:
         text: Part of a name or of a path, upper or lower case, or the whole name of one route.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        json: JSON lines; the default if the output is not a terminal.
         terminal: The streams of the command.
 
     """
