@@ -21,7 +21,7 @@ from attrs import frozen
 from msgspec import Struct
 
 from chainapi._http.message import is_header_name
-from chainapi._text import quoted
+from chainapi._text import name_text, quoted
 from chainapi.core.arguments import boolean, one_of, seconds_of
 from chainapi.core.duration import DAY
 from chainapi.errors import ConfigurationError
@@ -231,7 +231,7 @@ def _provider(given: object, environment: Mapping[str, str]) -> tuple[Provider, 
     if not isinstance(name, str):
         raise ConfigurationError(f"provider must be a Provider or the name of one, not {type(name).__name__}")
     names = ", ".join(Provider.NAMES)
-    raise ConfigurationError(f"{shown}={quoted(name)} is no known deployment: the names are {names}")
+    raise ConfigurationError(f"{shown}={name_text(name)} is no known deployment: the names are {names}")
 
 
 def _checked_paths(paths: object) -> tuple[tuple[str, str], ...]:

@@ -12,6 +12,7 @@ __all__ = [
     "contains",
     "did_you_mean",
     "masked",
+    "name_text",
     "notation",
     "printable",
     "printable_ends",
@@ -20,6 +21,7 @@ __all__ = [
 
 MASK = "***"
 LONGEST_VALUE = 80  # characters of a value in an error message
+SHORTEST_KEY = 16  # characters; names of settings are shorter
 SHORT = 8  # characters; a shorter secret may be part of other words: only whole words are masked
 
 
@@ -53,6 +55,14 @@ def quoted(value: object) -> str:
     if isinstance(value, int) and abs(value) >= 10**100:  # Python refuses to write the longest ones
         return "a number of more than 100 digits"
     return printable(ascii(value), LONGEST_VALUE)
+
+
+def name_text(name: str) -> str:
+    """Return a wrong name as its literal for an error message, or `MASK`.
+
+    A long word without spaces may be a key in the wrong place.
+    """
+    return MASK if len(name) >= SHORTEST_KEY and " " not in name else quoted(name)
 
 
 def closest(name: str, known: Iterable[str], *, cutoff: float = 0.6) -> str | None:

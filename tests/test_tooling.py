@@ -92,7 +92,7 @@ def test_generated_pages_name_the_command() -> None:
     assert "old" not in once
     assert pages.page(once) == once
     assert pages.page("# Title\n") == "# Title\n"
-    with pytest.raises(GeneratorError, match=r"part 'news': there are events, help, keys"):
+    with pytest.raises(GeneratorError, match=r"part 'news': there are events, help, options, keys"):
         pages.page(text.replace("keys", "news"))
 
 

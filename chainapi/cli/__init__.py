@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
 
+from chainapi.cli.check import check
 from chainapi.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -49,7 +50,8 @@ app.command(compact, usage="Usage: chainapi compact FOLDER")
 app.command(quota)
 app.command(plot, usage="Usage: chainapi plot [OPTIONS] PATH")
 app.command(completion)
-app.command(simulate)
+app.command(simulate, usage="Usage: chainapi simulate [OPTIONS] [-- COMMAND [ARGUMENT...]]")
+app.command(check, usage="Usage: chainapi check [OPTIONS] [TEXT]")
 app.command(demo)
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from attrs import AttrsInstance, asdict, frozen
 from cyclopts import App, Parameter
@@ -39,18 +39,18 @@ __all__ = [
     "WRONG_USAGE",
     "Amount",
     "ConnectionOptions",
-    "Deployment",
     "Flag",
     "Hidden",
     "Many",
     "Plan",
     "Rows",
     "Seconds",
+    "ServiceOptions",
     "app",
-    "cancelled_by_sigterm",
     "changed",
     "command_words",
     "ended_by_second_interrupt",
+    "on_signal",
     "open_session",
     "read_checkpoint",
     "refuse",
@@ -90,32 +90,41 @@ Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
 Amount = Annotated[int, Parameter(validator=Number(gte=0))]
 Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
-Deployment = Literal["specification", "public"]  # the names of `Provider.NAMES`
 Plan = Literal["unauthenticated", "free", "base", "growth", "pro"]  # the names of `PLANS`
 
 
 @Parameter(name="*", group="Connection")
 @frozen(kw_only=True)
-class ConnectionOptions:
+class ServiceOptions:
+    """Options of the addresses of both services.
+
+    Attributes:
+        provider: Deployment, instead of CHAINAPI_PROVIDER; the default needs addresses.
+        metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
+        data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
+
+    """
+
+    provider: Literal["specification", "public"] | None = None  # the names of `Provider.NAMES`
+    metrics_base_url: str | None = None
+    data_base_url: str | None = None
+
+
+@Parameter(name="*", group="Connection")
+@frozen(kw_only=True)
+class ConnectionOptions(ServiceOptions):
     """Options of the session, the same for every command.
 
     Attributes:
-        provider: Deployment of the services, instead of CHAINAPI_PROVIDER; by default the specification's,
-            which needs addresses.
-        metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
-        data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
         plan: Published plan of the key, instead of CHAINAPI_PLAN.
         max_wait: Seconds that a page may wait for the rate limit; unlimited by default.
         timeout: Seconds for one request.
         deadline: Seconds for a page with its waits and retries.
-        max_body: Most bytes of a decompressed response; 8 MiB by default.
+        max_body: Most bytes of a decompressed response.
         proxy: Address of an HTTP proxy.
 
     """
 
-    provider: Deployment | None = None
-    metrics_base_url: str | None = None
-    data_base_url: str | None = None
     plan: Plan | None = None
     max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
     timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
@@ -195,21 +204,18 @@ def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[s
 
 
 @contextmanager
-def cancelled_by_sigterm() -> Iterator[None]:
-    """Cancel the command on SIGTERM, as on Ctrl-C.
-
-    Containers and service managers send SIGTERM.
-    """
-    loop, task = asyncio.get_running_loop(), cast("asyncio.Task[int]", asyncio.current_task())
+def on_signal(number: int, act: Callable[[], object]) -> Iterator[None]:
+    """Call a function in place of what the signal does by default."""
+    loop = asyncio.get_running_loop()
     try:
-        loop.add_signal_handler(signal.SIGTERM, task.cancel)
+        loop.add_signal_handler(number, act)
     except (NotImplementedError, RuntimeError):  # on Windows; outside of the main thread
         yield
         return
     try:
         yield
     finally:
-        loop.remove_signal_handler(signal.SIGTERM)
+        loop.remove_signal_handler(number)
 
 
 @contextmanager

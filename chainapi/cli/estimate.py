@@ -10,7 +10,6 @@ from typing import Annotated
 from attrs import asdict
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from rich.table import Table
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
@@ -20,6 +19,7 @@ from chainapi._limits.view import Estimate, Limit, plan_limits
 from chainapi._text import quoted
 from chainapi.cli.common import Flag, Hidden, Many, Plan, Rows, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
+from chainapi.cli.tables import table_of
 from chainapi.core.duration import DAY, HOUR, MINUTE
 from chainapi.errors import ConfigurationError
 
@@ -46,10 +46,9 @@ def estimate(
     json: Flag = False,
     terminal: Hidden,
 ) -> None:
-    """Estimate the requests, compute units and minutes that rows of a route cost.
+    """Estimate the requests, units and minutes that rows of a route cost.
 
-    The output also has the share of a day's limit. The command sends nothing
-    and needs no key: the published cost of a request is a part of the route.
+    The output also has the share of a day's limit. The command sends nothing and needs no key.
 
     Args:
         route: The name of a route, such as data.evm.blocks.
@@ -59,7 +58,7 @@ def estimate(
         plan: Published plan, instead of CHAINAPI_PLAN.
         limit: A further limit as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
         sources: Number of lists to walk, such as chains or addresses.
-        json: JSON instead of a table; the default if the output is not a terminal.
+        json: JSON; the default if the output is not a terminal.
         terminal: The streams of the command.
 
     """
@@ -83,13 +82,11 @@ def estimate(
     if json or not terminal.interactive:
         terminal.line(record)
         return
-    table = Table(box=None, show_header=False, pad_edge=False)
-    for name, value in _shown(cost, endpoint.route.weight).items():
-        table.add_row(name, value)
+    shown = _shown(cost, endpoint.route.weight)
     if published:
         minute, day = published
-        table.add_row("plan", f"{named}: {minute.amount:,.0f} units a minute, {day.amount:,.0f} a day")
-    terminal.console.print(table)
+        shown["plan"] = f"{named}: {minute.amount:,.0f} units a minute, {day.amount:,.0f} a day"
+    terminal.console.print(table_of(("", ""), shown.items()))
 
 
 def _page_size(name: str, endpoint: Endpoint, given: int | None) -> int:

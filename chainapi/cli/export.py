@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from attrs import frozen
 from cyclopts import Parameter
@@ -22,12 +23,13 @@ from chainapi.cli.common import (
     FAILED,
     PARTLY,
     ConnectionOptions,
+    Flag,
     Hidden,
     Many,
     Rows,
-    cancelled_by_sigterm,
     changed,
     command_words,
+    on_signal,
     refuse,
     session_of,
     with_page_size,
@@ -70,30 +72,31 @@ class ExportOptions:
     """Options of an export.
 
     Attributes:
-        out: File or folder, or a URL such as s3://bucket/blocks/. A name without a suffix is a folder.
-        format: Format; by default as the export in --out has it, else as its suffix says, else jsonl.
-        param: A parameter of all sources as NAME=VALUE; may be repeated.
+        out: File, folder, or URL such as s3://bucket/blocks/; a name without a suffix is a folder.
+        format: Format; by default as in the target, else by the suffix of --out, else jsonl.
+        param: Parameter of all sources as NAME=VALUE; may be repeated.
         page_size: Rows per page; by default the maximum of a named route.
-        over: The parameter whose values are the sources, if it is another one.
-        from_: File with one source per line; - is standard input.
-        api: The service of a path; data by default.
-        items: The field of the response that holds the list of a path; by default the only list.
-        fields: Columns by their names in Python, separated by commas; all by default.
+        over: Parameter whose values are the sources, if it is another one.
+        from_: File with a source per line; - is standard input.
+        api: Service of a path; data by default.
+        items: Field with the list of a path; by default the only list.
+        fields: Columns, separated by commas; all by default.
         amounts: Type of amounts: text (default) and decimal (38 digits) are exact, float is rounded.
-        compression: Compression of Parquet files; by default as in the last run; zstd in a new export.
-        compression_level: Its level, 1 to 22 of zstd and 1 to 9 of gzip; larger is smaller and slower.
-        row_group_rows: Rows of a group in Parquet files; by default 100,000, or fewer if they take 64 MiB.
-        partition: Keys that divide the rows of a folder, such as source,day: source, day, month, year.
-        limit: Most rows of each source; all by default. A later run fetches all new rows.
-        lookback: How far below its newest row a finished source is fetched again: 1d, 6h or "100 blocks".
-        ranges: Number of ranges in which each source is walked side by side, or their width: "7 days".
-        on_invalid: Rows that do not match the route: raise fails the source, raw keeps them aside.
+        escape_formulas: Write an apostrophe before texts of CSV that a spreadsheet takes for formulas.
+        compression: Compression of Parquet; by default as in the last run, zstd in a new export.
+        compression_level: 1 to 22 of zstd, 1 to 9 of gzip; larger is smaller and slower.
+        row_group_rows: Rows of a group in Parquet; by default 100,000, or fewer of 64 MiB.
+        partition: Keys that divide a folder, such as source,day: source, day, month, year.
+        limit: Most rows of each source until it has ended once; all by default.
+        lookback: Window below the newest row that is fetched again: 1d, 6h or "100 blocks".
+        ranges: Number of ranges of a source that are walked side by side, or their width: "7 days".
+        on_invalid: Rows that do not fit: raise fails the source, raw keeps them aside.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
-        commit_seconds: Seconds after which fetched rows are in the target; 60 for folders, 1 for files.
+        commit_seconds: Seconds until fetched rows are in the target; 60 for folders, 1 for files.
         compact: Merge small parts of a folder.
-        wait: Seconds to wait for the end of another export to the same target.
-        dask: Address of a Dask scheduler, such as tcp://host:8786, whose workers fetch and write Parquet.
-        progress: bar on a terminal, and a line every ten seconds elsewhere; or json: a line a second.
+        wait: Seconds to wait for another export to the same target.
+        dask: Address of a Dask scheduler, such as tcp://host:8786, whose workers write Parquet.
+        progress: bar on a terminal and lines elsewhere, or json: a line a second.
         show: Print the files, rows and newest numbers of this target, and export nothing.
 
     """
@@ -108,6 +111,7 @@ class ExportOptions:
     items: str | None = None
     fields: str | None = None
     amounts: Amounts | None = None
+    escape_formulas: Flag = False
     compression: Compression | None = None
     compression_level: Rows | None = None
     row_group_rows: Rows | None = None
@@ -134,6 +138,7 @@ class ExportOptions:
         arguments["parquet"] = ParquetOptions(**parquet) if parquet else None
         if self.dask is None:
             arguments |= {"format": self.format, "partition": _names(self.partition), "wait": self.wait}
+            arguments["escape_formulas"] = self.escape_formulas or None
         return arguments
 
 
@@ -152,7 +157,7 @@ async def export(
 
     Args:
         route: The name of a route, such as data.evm.blocks, or a path.
-        values: The sources: values of the parameter in the path that --param leaves out; or more paths.
+        values: The sources: values of the path parameter that --param leaves out, or more paths.
         options: Options of the export.
         connection: Options of the session.
         terminal: The streams of the command.
@@ -170,10 +175,10 @@ async def export(
     name, sources, query = _plan(route, words, options)
     if options.dask is not None:
         _check_distributed(route, options)
-    arguments = options.arguments()
+    arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
     async with _started(terminal, connection, options.dask) as (view, start):
         try:
-            with calling(terminal, route), cancelled_by_sigterm():
+            with calling(terminal, route), on_signal(signal.SIGTERM, task.cancel):
                 if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, options.progress):
@@ -277,6 +282,7 @@ def _check_distributed(route: str, options: ExportOptions) -> None:
     """
     refuse("a folder of a cluster has a part for each partition of the sources", partition=options.partition)
     refuse("the run that begins later takes over", wait=options.wait)
+    refuse("workers of a cluster write Parquet", escape_formulas=options.escape_formulas)
     if is_path(route):
         raise ConfigurationError(
             "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"

@@ -15,6 +15,7 @@ from cyclopts.validators import Number
 
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._text import did_you_mean, quoted
 from chainapi.cli.common import (
     DEFAULT_LIMIT,
     DEFAULTS,
@@ -36,6 +37,7 @@ from chainapi.cli.names import (
     RouteName,
     Value,
     calling,
+    field_types,
     is_path,
     method_of,
     plain,
@@ -45,8 +47,9 @@ from chainapi.cli.names import (
 )
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted, shell_words, worded
-from chainapi.errors import ChainAPIError, DecodeError
+from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
+from chainapi.models.unions import wire_name
 from chainapi.session import Session
 
 __all__ = ["list_"]
@@ -62,35 +65,33 @@ async def list_(
     param: Many = None,
     limit: Rows = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
+    fields: str | None = None,
     resume: str | None = None,
     on_invalid: OnInvalid = "raise",
     json: Flag = False,
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,
 ) -> int:
-    """Print the rows of a list, by the name of its route or by its path.
-
-    A walk that fails or is interrupted prints the command that continues it on standard error.
-
-    For a route with a single resource, the resource is printed.
+    """Print the rows of a list, or a single resource.
 
     Args:
         route: A name, such as data.evm.blocks, or a path, such as /v1/chains/43114/blocks.
         values: Values of the parameters in the path of a named route, such as 43114.
-        api: The service of a path; data by default.
-        items: The field of the response that holds the list of a path; by default the only list.
+        api: Service of a path; data by default.
+        items: Field with the list of a path; by default the only list.
         page_size: Rows per page; by default the maximum of a named route.
-        param: A parameter as NAME=VALUE; may be repeated.
+        param: Parameter as NAME=VALUE; may be repeated.
         limit: Rows in total.
         all_: All rows; --limit has no effect.
-        resume: A checkpoint to continue from, as it was printed.
-        on_invalid: Rows that do not match the route: raise ends the command, raw prints them as received.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        fields: Fields of a row, separated by commas; all by default.
+        resume: Checkpoint to continue from, as it was printed.
+        on_invalid: Rows that do not fit: raise ends the command, raw prints them as received.
+        json: JSON lines; the default if the output is not a terminal.
         connection: Options of the session.
         terminal: The streams of the command.
 
     """
-    table = terminal.interactive and not json
+    table, printed = terminal.interactive and not json, _printed(route, fields)
     if is_path(route):
         refuse(f"{route} includes its values", VALUE=values)
         opened = _by_path(
@@ -102,7 +103,7 @@ async def list_(
         if resolve(route).single:
             invalid = {"on-invalid": on_invalid == "raw"}
             refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
-            return await _print_resource(terminal, connection, route, query, table=table)
+            return await _print_resource(terminal, connection, route, query, printed, table=table)
         opened = _by_name(terminal, route, {**query, "on_invalid": on_invalid})
     start = read_checkpoint(resume)
     stream: Pages[Any] | None = None
@@ -110,8 +111,7 @@ async def list_(
         async with open_session(terminal, connection, table=table) as session:
             pages = stream = opened(session, start)
             with _Invalid(terminal) as invalid_rows, closing(terminal.rows(table=table)) as rows:
-                add = rows.add if is_path(route) else lambda row: rows.add(plain(row))
-                write = invalid_rows.noted(add)
+                write = invalid_rows.noted(lambda row: rows.add(printed(row)))
                 await write_rows(pages, None if all_ else limit, write)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
@@ -119,7 +119,15 @@ async def list_(
             raise
         on_invalid = "raw" if invalid_row else on_invalid
         left = {"all": True} if all_ else {"limit": limit - at.rows + (start.rows if start else 0)}
-        options = {"api": api, "items": items, "page_size": page_size, "param": param, "json": json, **left}
+        options = {
+            "api": api,
+            "items": items,
+            "page_size": page_size,
+            "param": param,
+            "json": json,
+            "fields": fields,
+            **left,
+        }
         if on_invalid == "raw":
             options["on_invalid"] = on_invalid
         if isinstance(error, ChainAPIError):
@@ -130,6 +138,31 @@ async def list_(
             return FAILED
         raise
     return 0
+
+
+def _printed(route: str, fields: str | None) -> Callable[[Any], Any]:
+    """Return a function of a row: its JSON, with the chosen fields alone.
+
+    Raises:
+        ConfigurationError: the rows of the route have no field of a name.
+
+    """
+    made: Callable[[Any], Any] = (lambda row: row) if is_path(route) else plain
+    if fields is None:
+        return made
+    names = [name.strip() for name in fields.split(",")]
+    known = [] if is_path(route) else [name for one in field_types(resolve(route)).values() for name in one]
+    if wrong := next((name for name in names if known and name not in known), None):
+        hint = did_you_mean(wrong, known, f"`chainapi routes {route}` shows them")
+        raise ConfigurationError(f"--fields: the rows of {route} have no field {quoted(wrong)}: {hint}")
+
+    def chosen(row: Any) -> Any:
+        found = made(row)
+        if not isinstance(found, dict):
+            return found
+        return {name: found.get(name, found.get(wire_name(name))) for name in names}
+
+    return chosen
 
 
 class _Invalid:
@@ -185,11 +218,17 @@ def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener
 
 
 async def _print_resource(
-    terminal: Terminal, connection: ConnectionOptions, name: str, query: Mapping[str, Any], *, table: bool
+    terminal: Terminal,
+    connection: ConnectionOptions,
+    name: str,
+    query: Mapping[str, Any],
+    printed: Callable[[Any], Any],
+    *,
+    table: bool,
 ) -> int:
     async with open_session(terminal, connection, table=table) as session:
         with calling(terminal, name):
-            resource = plain(await method_of(session, name)(**query))
+            resource = printed(await method_of(session, name)(**query))
     terminal.line(resource, indent=2 if table else None)
     return 0
 

@@ -22,7 +22,7 @@ from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
 from chainapi.models.codec import decode_resource
 from chainapi.models.records import Record
-from chainapi.models.schema import fields_of
+from chainapi.models.schema import fields_of, row_classes
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -36,6 +36,7 @@ __all__ = [
     "RouteName",
     "Value",
     "calling",
+    "field_types",
     "is_path",
     "method_of",
     "plain",
@@ -77,6 +78,14 @@ def resolve(name: str) -> Endpoint:
 def returns(endpoint: Endpoint) -> str:
     """Return the return annotation of a route: a model, or pages of one."""
     return str(endpoint.function.__annotations__["return"])
+
+
+def field_types(endpoint: Endpoint) -> dict[str, dict[str, str]]:
+    """Return the fields of a route's rows with their types, by the kinds of the rows."""
+    return {
+        kind.__name__: {field.key: str(field.type) for field in fields_of(kind)}
+        for kind in row_classes(endpoint.route.model)
+    }
 
 
 def method_of(session: Session, name: str) -> Callable[..., Any]:

@@ -58,14 +58,11 @@ async def plot(
 ) -> int:
     """Draw one column of exported rows over another, a line for each source.
 
-    A line with more points than the chart is wide shows the lowest and the highest of each stretch.
-
     Args:
-        path: A file of JSON lines, CSV, Parquet, SQLite or DuckDB, or a folder with the parts of an export;
-            or a URL of one, such as s3://bucket/blocks/.
-        x: The column of the x axis; by default the only one of times.
-        y: The column of the y axis; by default the only other one of numbers.
-        series: A source to draw, by its label or name; again for more of them; by default all.
+        path: File of JSON lines, CSV, Parquet, SQLite or DuckDB, a folder with parts, or a URL of one.
+        x: Column of the x axis; by default the only one of times.
+        y: Column of the y axis; by default the only other one of numbers.
+        series: Source to draw, by its label or name; may be repeated; all by default.
         png: PNG file for the chart, instead of the terminal; needs the extra `plot`.
         options: Options of the chart.
         terminal: The streams of the command.

@@ -9,20 +9,20 @@ from urllib.parse import urlsplit
 
 from attrs import asdict
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from chainapi._config import resolve
 from chainapi._limits.view import QuotaSnapshot, Spender
-from chainapi.cli.common import Deployment, Flag, Hidden
+from chainapi.cli.common import Flag, Hidden, ServiceOptions
 from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
-from chainapi.cli.tables import cell
+from chainapi.cli.tables import cell, table_of
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]
 
+SERVICES = ServiceOptions()
 PERIOD = 1.0  # seconds between two states with --watch
 
 
@@ -31,32 +31,25 @@ async def quota(
     share: str | None = None,
     watch: Flag = False,
     json: Flag = False,
-    provider: Deployment | None = None,
-    metrics_base_url: str | None = None,
-    data_base_url: str | None = None,
+    services: ServiceOptions = SERVICES,
     terminal: Hidden,
 ) -> None:
     """Show the processes that share a quota, what is left of it, and who spent it.
 
-    The command sends nothing to the services. Processes share a quota with
-    Session(share=True) or the variable CHAINAPI_SHARE; tag= on their sessions
-    and calls names what they spend it on. All quotas are shown that processes of
-    this user share on this machine; over Redis the configured services'.
+    The command sends nothing to the services. It shows all quotas that processes of this user share on this
+    machine by Session(share=True) or CHAINAPI_SHARE; over Redis the configured services'.
 
     Args:
-        share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE; by
-            default the processes of this user on this machine.
+        share: Address of the Redis server that connects the processes, instead of CHAINAPI_SHARE.
         watch: Show it again each second, until Ctrl-C.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
-        provider: Deployment of the services, instead of CHAINAPI_PROVIDER.
-        metrics_base_url: Address of the Metrics API, instead of CHAINAPI_METRICS_BASE_URL.
-        data_base_url: Address of the Data API, instead of CHAINAPI_DATA_BASE_URL.
+        json: JSON lines; the default if the output is not a terminal.
+        services: Options of the services.
         terminal: The streams of the command.
 
     """
     share = _checked(share)
     places = Places(
-        resolve(provider, metrics_base_url=metrics_base_url, data_base_url=data_base_url, api_key=None),
+        resolve(**asdict(services), api_key=None),
         terminal.observable(share),
     )
     as_json = json or not terminal.interactive
@@ -102,24 +95,15 @@ def _table(shared: SharedQuota) -> Iterator[RenderableType]:
     yield cell(f"{shared.service or 'unknown service'}: {_state(snapshot)}", "bold")
     place = f"{shared.origin or 'unknown address'}, quota {shared.name[:8]}"
     yield cell(f"{place}, shared by {_processes(shared.processes)}", "dim")
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("process", "tag"):
-        table.add_column(name, overflow="fold")
-    for name in ("requests", "units", "share", "429s", "in flight", "waiting"):
-        table.add_column(name, justify="right", no_wrap=True)
+    names = ("process", "tag", "requests", "units", "share", "429s", "in flight", "waiting")
     total = sum(one.units for one in snapshot.spenders)
-    for spender in snapshot.spenders:
-        table.add_row(*_cells(spender, total))
-    yield table
+    yield table_of(names, [_cells(one, total) for one in snapshot.spenders], right=6)
 
 
-def _cells(one: Spender, total: float) -> Iterator[Text]:
-    yield cell(one.process or "several")
-    yield cell(one.tag)
-    numbers = (one.refusals, one.in_flight, one.waiting)
+def _cells(one: Spender, total: float) -> Sequence[str]:
     share = f"{one.units / total:.0%}" if total else ""
-    for text in (f"{one.requests:,}", f"{one.units:,.0f}", share, *(f"{number:,}" for number in numbers)):
-        yield cell(text)
+    counts = (f"{number:,}" for number in (one.refusals, one.in_flight, one.waiting))
+    return one.process or "several", one.tag, f"{one.requests:,}", f"{one.units:,.0f}", share, *counts
 
 
 def _state(snapshot: QuotaSnapshot) -> str:

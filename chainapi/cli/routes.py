@@ -15,9 +15,9 @@ from chainapi._api.endpoint import Endpoint
 from chainapi._api.parameters import Parameter
 from chainapi._api.routes import units_of
 from chainapi.cli.common import FAILED, Flag, Hidden
-from chainapi.cli.names import returns, route_names
+from chainapi.cli.names import field_types, returns, route_names
+from chainapi.cli.tables import table_of
 from chainapi.cli.terminal import Terminal
-from chainapi.models.schema import fields_of, row_classes
 
 __all__ = ["routes"]
 
@@ -37,7 +37,7 @@ def routes(
 
     Args:
         text: Part of a name or of a path, upper or lower case, or the whole name of one route.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        json: JSON lines; the default if the output is not a terminal.
         terminal: The streams of the command.
 
     """
@@ -61,7 +61,7 @@ def routes(
 
 
 def _table(found: Mapping[str, Endpoint]) -> Table:
-    table = _columns("route", "parameters", "returns", "units")
+    rows = list[tuple[Text, str, str, str]]()
     for name, endpoint in found.items():
         label = Text(name)
         if endpoint.route.deprecated:
@@ -71,17 +71,12 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
         ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
         units = units_of(name, endpoint.route)
-        shown = "" if units is None else str(units)
-        table.add_row(label, Text(" ".join(names)), Text(returns(endpoint)), shown)
-    table.columns[-1].justify = "right"
-    return table
+        rows.append((label, " ".join(names), returns(endpoint), "" if units is None else str(units)))
+    return table_of(("route", "parameters", "returns", "units"), rows, right=1)
 
 
 def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> None:
-    fields = {
-        kind.__name__: {field.name: str(field.type) for field in fields_of(kind)}
-        for kind in row_classes(endpoint.route.model)
-    }
+    fields = field_types(endpoint)
     if not table:
         terminal.line({**_record(name, endpoint), "fields": fields})
         return
@@ -94,20 +89,13 @@ def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> 
         console.print(Text(f"weight: {route.weight}, {units_of(name, route)} units a request"))
     if route.deprecated:
         console.print(Text("deprecated: the service will remove it", style="yellow"))
-    parameters = _columns("parameter", "takes", "default")
-    for one in endpoint.parameters:
-        parameters.add_row(one.name, Text(_takes(one)), "required" if one.required else _default(one))
-    if endpoint.parameters:
-        console.print("", parameters, sep="\n")
+    parameters = [
+        (one.name, _takes(one), "required" if one.required else _default(one)) for one in endpoint.parameters
+    ]
+    if parameters:
+        console.print("", table_of(("parameter", "takes", "default"), parameters), sep="\n")
     for kind, types in fields.items():
-        rows = _columns(kind, "type")
-        for field, declaration in types.items():
-            rows.add_row(field, Text(declaration))
-        console.print("", rows, sep="\n")
-
-
-def _columns(*names: str) -> Table:
-    return Table(*names, box=None, pad_edge=False, header_style="bold")
+        console.print("", table_of((kind, "type"), types.items()), sep="\n")
 
 
 def _takes(one: Parameter) -> str:

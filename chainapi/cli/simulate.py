@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
+import signal
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import asdict, frozen
@@ -11,7 +14,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from chainapi._http.message import is_header_name
-from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds
+from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds, on_signal
 from chainapi.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -72,7 +75,7 @@ NO_ANOMALIES = AnomalyOptions()
 
 
 async def simulate(
-    *,
+    *command: str,
     port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
     limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     window: Seconds = 60.0,
@@ -92,10 +95,11 @@ async def simulate(
     seed: int = 0,
     anomalies: AnomalyOptions = NO_ANOMALIES,
     terminal: Hidden,
-) -> None:
-    """Simulate both services on this machine until Ctrl-C.
+) -> int:
+    """Simulate both services on this machine until Ctrl-C, or while a command runs.
 
-    The variables with their addresses are printed first; from a file, `set -a; . FILE` sets them.
+    The variables with their addresses are printed first. A command after `--` has them set instead, and its
+    exit code is the exit code.
 
     A fault is ROUTE=PART,PART,... such as data.evm.blocks=status:503,every:3.
     ROUTE is the name of a route, a path, or * for every request; a * in a name or
@@ -110,6 +114,7 @@ async def simulate(
     request.
 
     Args:
+        command: Command to run, with its arguments, after `--`.
         port: Port on the loopback interface; 0 chooses a free one.
         limit: Requests per window of the Data API; unlimited by default.
         window: Seconds of that window.
@@ -157,10 +162,35 @@ async def simulate(
     except ValueError as error:  # of the chains: the options have checks of their own
         raise ConfigurationError(f"--{error}") from None
     async with simulator:
+        if command:
+            return await _run(command, simulator.environment())
         for name, value in simulator.environment().items():
             terminal.out.write(f"{name}={shlex.quote(value)}\n")
         terminal.out.flush()
         await asyncio.get_running_loop().create_future()
+    return 0
+
+
+async def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
+    """Run a command to its end, and return its exit code as a shell does.
+
+    Raises:
+        ConfigurationError: there is no such command.
+
+    """
+    try:
+        process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
+    except OSError as error:
+        raise ConfigurationError(f"{command[0]} cannot be run: {error.strerror}; check its path") from None
+    try:
+        # The terminal sends Ctrl-C to the command too, and that decides what it means.
+        with on_signal(signal.SIGINT, lambda: None), on_signal(signal.SIGTERM, process.terminate):
+            code = await process.wait()
+    finally:
+        if process.returncode is None:
+            process.terminate()
+            await process.wait()
+    return code if code >= 0 else 128 - code
 
 
 def _fault(text: str) -> Fault:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from attrs import define, field, frozen
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -15,7 +15,7 @@ from chainapi._text import printable
 from chainapi.models.exact_json import ascii_json
 from chainapi.models.metrics import MetricPoint
 
-__all__ = ["Lines", "RowTable", "cell", "print_series"]
+__all__ = ["Lines", "RowTable", "cell", "print_series", "table_of"]
 
 WIDEST_CELL = 24  # characters
 SERIES_WIDTH = 14
@@ -25,6 +25,23 @@ BATCH = 50  # rows of a table that are laid out together
 def cell(text: str, style: str = "") -> Text:
     """Return a cell's text: no markup of rich, control characters as escapes."""
     return Text(printable(text), style=style)
+
+
+def table_of(names: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: int = 0) -> Table:
+    """Return a table without the columns that are empty in each row.
+
+    The last `right` columns have numbers. Without names there is no header.
+    """
+    cells = [[one if isinstance(one, Text) else cell(one) for one in row] for row in rows]
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(names))
+    filled = [place for place in range(len(names)) if any(row[place].plain for row in cells)]
+    for place in filled or range(len(names)):
+        number = place >= len(names) - right
+        justify: JustifyMethod = "right" if number else "left"
+        table.add_column(cell(names[place]), justify=justify, no_wrap=number, overflow="fold")
+    for row in cells:
+        table.add_row(*(row[place] for place in filled))
+    return table
 
 
 def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
@@ -89,56 +106,47 @@ class RowTable:
     """
 
     console: Console
-    _rows: list[Any] = field(factory=list)
-    _columns: dict[str, int] = field(factory=dict[str, int])  # widths
-    _more: list[str] = field(factory=list[str])
-    _begun: bool = False
+    _rows: list[Mapping[str, Any]] = field(factory=list[Mapping[str, Any]])
+    _widths: dict[str, int] | None = None  # of the columns; None before the first batch
+    _more: set[str] = field(factory=set[str])
 
     def add(self, row: object) -> None:
         """Add a row, and print the batch when it is full."""
-        self._rows.append(row)
+        self._rows.append(row if isinstance(row, dict) else {"value": row})
         if len(self._rows) == BATCH:
-            self.flush()
-
-    def flush(self) -> None:
-        """Print the rows of the batch."""
-        rows = [row if isinstance(row, dict) else {"value": row} for row in self._rows]
-        self._rows.clear()
-        if not rows:
-            return
-        if not self._begun:
-            self._lay_out(rows)
-        table = Table(
-            *(Column(cell(name), width=width, no_wrap=True) for name, width in self._columns.items()),
-            box=None,
-            show_header=not self._begun,
-            pad_edge=False,
-            header_style="bold",
-        )
-        for row in rows:
-            table.add_row(*(cell(_text_of(row.get(name))) for name in self._columns))
-        self.console.print(table)
-        self._begun = True
+            self._flush()
 
     def close(self) -> None:
         """Print the rest, and the names of fields without a column."""
-        self.flush()
+        if self._rows:
+            self._flush()
         if self._more:
-            self.console.print(cell(f"more fields, with --json: {', '.join(self._more)}", "dim"))
+            self.console.print(cell(f"more fields, with --json: {', '.join(sorted(self._more))}", "dim"))
 
-    def _lay_out(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Choose the columns: the first fields without objects and lists, as many as fit."""
-        names = list(dict.fromkeys(name for row in rows for name in row))
-        room = self.console.width
-        for name in names:
-            values = [row.get(name) for row in rows]
-            texts = map(printable, (name, *map(_text_of, values)))
-            width = min(WIDEST_CELL, max(map(cell_len, texts)))
-            if any(isinstance(value, dict | list) for value in values) or (width > room and self._columns):
-                self._more.append(name)
-            else:
-                self._columns[name] = width
+    def _flush(self) -> None:
+        """Print the rows of the batch."""
+        first = self._widths is None
+        widths = self._widths = self._laid_out() if self._widths is None else self._widths
+        names = (Column(cell(name), width=width, no_wrap=True) for name, width in widths.items())
+        table = Table(*names, box=None, show_header=first, pad_edge=False, header_style="bold")
+        for row in self._rows:
+            table.add_row(*(cell(_text_of(row.get(name))) for name in widths))
+            self._more |= {name for name, value in row.items() if name not in widths and _text_of(value)}
+        self._rows.clear()
+        self.console.print(table)
+
+    def _laid_out(self) -> dict[str, int]:
+        """Return the widths of columns: the first fields that have simple values and fit."""
+        widths, room = dict[str, int](), self.console.width
+        for name in dict.fromkeys(name for row in self._rows for name in row):
+            values = [row.get(name) for row in self._rows]
+            texts = [printable(_text_of(value)) for value in values]
+            width = min(WIDEST_CELL, max(map(cell_len, (printable(name), *texts))))
+            simple = any(texts) and not any(isinstance(value, dict | list) for value in values)
+            if simple and (width <= room or not widths):
+                widths[name] = width
                 room -= width + 2
+        return widths
 
 
 def _text_of(value: object) -> str:

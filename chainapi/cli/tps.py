@@ -45,13 +45,13 @@ async def tps(
 ) -> int:
     """Print the average transactions per second of chains, newest first.
 
-    All chains are fetched at once; if one fails, the others are printed all the same.
+    If one fails, the others are printed all the same.
 
     Args:
         chains: Ids of the chains, such as 43114.
         limit: Points of each chain.
         all_: All points; --limit has no effect.
-        json: JSON lines instead of a table; the default if the output is not a terminal.
+        json: JSON lines; the default if the output is not a terminal.
         plot: A chart instead of a table or JSON lines.
         png: PNG file for a chart; needs the extra `plot`.
         options: Options of the chart.

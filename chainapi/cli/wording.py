@@ -7,8 +7,9 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cyclopts import CycloptsError, UnusedCliTokensError
+from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 
+from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
 
 __all__ = ["counted", "shell_words", "worded"]
@@ -26,7 +27,14 @@ def worded(error: Exception, advice: str = "") -> str:
     """
     if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
         return f"{error.unused_tokens[0]!r} is one value too many, see --help"
-    if isinstance(error, APIStatusError | CycloptsError):  # in the words of the service, or of a command
+    if isinstance(error, UnknownOptionError):
+        given = (error.token.keyword or error.token.value).partition("=")[0]
+        other = _ELSEWHERE.get(given)
+        if any(other in argument.names for argument in error.argument_collection):
+            return f"Unknown option: {given}. Did you mean {other}?"
+    if isinstance(error, CycloptsError):
+        return _LIKE_KEY.sub(MASK, str(error))
+    if isinstance(error, APIStatusError):  # in the words of the service
         return str(error)
     if isinstance(error, DecodeError):
         error = error.changed(advice="" if error.row is None else advice)
@@ -37,6 +45,12 @@ def worded(error: Exception, advice: str = "") -> str:
         text = text.replace(advice_in_python, "")
     return _ARGUMENT.sub(_option, _PARAMETER.sub(r"pass --param \1=VALUE", text))
 
+
+# Options of the same meaning in other commands.
+_ELSEWHERE = {"--out": "--png", "--png": "--out"}
+
+# A value in the message of a command that may be a key: after an option that is not there, or a wrong name.
+_LIKE_KEY = re.compile(rf'(?<=[="])[^\s"=]{{{SHORTEST_KEY},}}')
 
 # Advice that has no option: others could see a key, and a command has no class and no timedelta.
 _PYTHON_ALONE = (
@@ -56,7 +70,7 @@ _PARAMETER = re.compile(r"\bpass ((?:start|end)_(?:block|timestamp))=")
 _ARGUMENT = re.compile(
     r"(?<!--param )(?<![-/'\\])\b(?:(metrics_base_url|data_base_url)\b=?|(provider|max_wait"
     r"|timeout|deadline|max_body|proxy|items|page_size|limit|format|amounts|fields|lookback|ranges|partition"
-    r"|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
+    r"|escape_formulas|compression|compression_level|row_group_rows|commit_seconds|wait|compact)=)"
 )
 
 

@@ -38,6 +38,7 @@ async def export(
     storage_options: Mapping[str, Any] | None = None,
     fields: Iterable[str] | None = None,
     amounts: Amounts | None = None,
+    escape_formulas: bool | None = None,
     parquet: ParquetOptions | None = None,
     partition: Iterable[str] | None = None,
     limit: int | None = None,
@@ -56,8 +57,8 @@ async def export(
     fetched, the same call fetches only new rows if the rows show which are new, by a block number or a time,
     and nothing otherwise.
 
-    A later call may leave out `format`, `fields`, `amounts`, `partition` and `parquet`, which the target
-    knows; other ones than it has are refused, except `parquet`.
+    A later call may leave out `format`, `fields`, `amounts`, `partition`, `escape_formulas` and `parquet`,
+    which the target knows; other ones than it has are refused, except `parquet`.
 
     Args:
         walk: a method that returns `Pages`, such as ``session.data.evm.blocks``.
@@ -74,6 +75,9 @@ async def export(
         amounts: type of whole numbers that often do not fit into 64 bits (fees, balances, values, token ids),
             in every file alike: ``text``, the default, exact at any length; ``decimal``, exact up to 38
             digits; ``float``, rounded to 53 bits.
+        escape_formulas: in CSV, write an apostrophe before a text that begins with ``=``, ``+``, ``-`` or
+            ``@``, which a spreadsheet takes for a formula; by default texts are as they are. Numbers are not
+            changed.
         parquet: compression and row groups of Parquet files.
         partition: keys that divide the rows of a folder of Parquet, CSV or JSON lines, in their order:
             ``source``, and ``day``, ``month`` or ``year`` of the time of a row in UTC. The values are the
@@ -111,7 +115,7 @@ async def export(
     from chainapi.export.spec import ExportSpec
     from chainapi.export.target import target_of
 
-    layout = Layout(format, amounts, fields, partition, parquet)
+    layout = Layout(format, amounts, fields, partition, parquet, escape_formulas)
     spec = ExportSpec(
         walk,
         over,

@@ -30,6 +30,7 @@ __all__ = [
     "DATABASES",
     "FORMATS",
     "OPTIONS",
+    "SETTINGS",
     "Compression",
     "FileFormat",
     "Layout",
@@ -47,6 +48,7 @@ DATABASES = ("sqlite", "duckdb")
 FOLDER_FORMAT = "jsonl"  # of files in a folder whose name has no suffix of a format
 COLUMNS = "columns"  # the setting with the names and kinds of the columns
 OPTIONS = "options"  # the setting with the options of the files, which each run may change
+SETTINGS = ("format", "amounts", "fields", "partition", "escape_formulas")  # which a later run may leave out
 LARGEST_GROUP = 64 << 20  # rows: Arrow writes no larger group
 
 Compression: TypeAlias = Literal["zstd", "snappy", "gzip", "none"]
@@ -114,6 +116,7 @@ class Layout:
         fields: names of the columns in their order, without the first one, the source; None for all.
         partition: keys that divide the rows of a part into files; None for no partitions.
         options: how Parquet files are written.
+        escape_formulas: whether CSV has an apostrophe before texts that a spreadsheet takes for formulas.
 
     Raises:
         ConfigurationError: a value is invalid.
@@ -125,12 +128,13 @@ class Layout:
     fields: tuple[str, ...] | None = field(default=None, converter=_checked_fields)
     partition: tuple[str, ...] | None = field(default=None, converter=checked_partition)
     options: ParquetOptions | None = field(default=None, converter=optional(_checked_options))
+    escape_formulas: bool | None = None
 
     @classmethod
     def stored(cls, settings: Mapping[str, Any]) -> Self:
         """Return the layout of a target; nothing is known of a new one."""
         options = settings.get(OPTIONS)
-        named = {name: settings.get(name) for name in ("format", "amounts", "fields", "partition")}
+        named = {name: settings.get(name) for name in SETTINGS}
         return cls(**named, options=ParquetOptions(**options) if options else None)
 
     def completed(self, settings: Mapping[str, Any], named: str | None) -> Self:
@@ -152,12 +156,19 @@ class Layout:
                 f"compression and row groups apply to Parquet, and the files are {name}: leave them out, or "
                 "choose Parquet"
             )
+        is_csv = name.startswith("csv")
+        escapes = known.escape_formulas if self.escape_formulas is None else self.escape_formulas
+        if self.escape_formulas and not is_csv:
+            raise ConfigurationError(
+                f"escape_formulas= applies to CSV, and the files are {name}: leave it out, or choose CSV"
+            )
         return type(self)(
             name,
             self.amounts or known.amounts or "text",
             self.fields or known.fields,
             self.partition or known.partition,
             options if name == "parquet" else None,
+            escapes or None if is_csv else None,
         )
 
     @property
@@ -202,7 +213,9 @@ class Layout:
             return parquet.ParquetFormat(columns, tuple(encoded), labelled, self.options)
         if name.endswith(".zst"):
             zstandard()
-        return TextFormat("jsonl" if name == "sqlite" else name, columns, labelled)
+        return TextFormat(
+            "jsonl" if name == "sqlite" else name, columns, labelled, bool(self.escape_formulas)
+        )
 
     def partitioner(self, columns: Sequence[Column]) -> Partitioner | None:
         """Return the division of rows with these columns; None for no partitions."""

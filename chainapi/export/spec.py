@@ -36,7 +36,7 @@ from chainapi.errors import (
     ExportError,
     IncompleteExportError,
 )
-from chainapi.export.layout import COLUMNS, OPTIONS, Layout
+from chainapi.export.layout import COLUMNS, OPTIONS, SETTINGS, Layout
 from chainapi.export.partition import check_label
 from chainapi.export.window import Lookback, LookbackGiven
 
@@ -407,7 +407,7 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
 
 def _argument(setting: str) -> str:
     """Return a setting as an argument of `export`; one without an argument as it is."""
-    return f"{setting}=" if setting in ("amounts", "fields", "format", "limit", "partition") else setting
+    return f"{setting}=" if setting in (*SETTINGS, "limit") else setting
 
 
 def _value(value: object) -> str:

@@ -80,12 +80,14 @@ class TextFormat:
         name: such as ``jsonl`` or ``csv.gz``.
         columns: columns of the rows; empty for JSON lines of rows without a model.
         labelled: whether files have the column ``source``; the names of folders have it otherwise.
+        escapes: whether an apostrophe stands before texts of CSV that a spreadsheet takes for formulas.
 
     """
 
     name: str
     columns: tuple[Column, ...] = ()
     labelled: bool = True
+    escapes: bool = False
 
     packs = False  # a writer takes JSON lines
 
@@ -118,7 +120,9 @@ class TextFormat:
     @cached_property
     def encode(self) -> Callable[[Iterable[PageRows]], bytes]:
         """Function that returns rows as they stand in a file, not compressed."""
-        return _csv_encoder(self.columns, labelled=self.labelled) if self._is_csv else self._json_lines
+        if not self._is_csv:
+            return self._json_lines
+        return _csv_encoder(self.columns, labelled=self.labelled, escapes=self.escapes)
 
     def packed(self, content: bytes) -> bytes:
         """Return content as a member of a file, compressed if its files are."""
@@ -165,6 +169,8 @@ class TextFormat:
             cells = _cells(record, named)
             if len(cells) != len(names):
                 raise damaged_file(named, "a line has another number of fields than the header")
+            if self.escapes:
+                cells = [cell and _ESCAPED.sub("", cell) for cell in cells]
             yield dict(zip(names, cells, strict=True)), record
 
     def kept(self, path: Path, named: str, dropped: Collection[int]) -> Iterator[bytes]:
@@ -284,14 +290,23 @@ _JSON = msgspec.json.Decoder()
 # CSV
 
 
-def _csv_encoder(columns: Sequence[Column], *, labelled: bool) -> Callable[[Iterable[PageRows]], bytes]:
-    read, writers = reader(columns, nested=False), [_WRITERS.get(column.kind, _plain) for column in columns]
+# A spreadsheet takes a text that begins so for a formula. Numbers are none: -5 stays.
+_FORMULA = re.compile(r"(?=[=+@-])")
+_ESCAPED = re.compile(r"\A'(?=[=+@-])")
+
+
+def _csv_encoder(
+    columns: Sequence[Column], *, labelled: bool, escapes: bool
+) -> Callable[[Iterable[PageRows]], bytes]:
+    texts = _escaped_texts if escapes else _texts
+    writers = [texts if one.kind == "text" else _WRITERS.get(one.kind, _plain) for one in columns]
+    read = reader(columns, nested=False)
 
     def encode(pages: Iterable[PageRows]) -> bytes:
         return "".join(chain.from_iterable(map(of_page, pages))).encode()
 
     def of_page(page: PageRows) -> Iterable[str]:
-        labels = [repeat(_quoted(page.label))] if labelled else []
+        labels = [repeat(texts([page.label])[0])] if labelled else []
         cells = [write(values) for write, values in zip(writers, read(page.lines), strict=True)]
         return map(_record, zip(*labels, *cells, strict=False))
 
@@ -318,6 +333,11 @@ def _texts(values: Sequence[Any]) -> list[str]:
     if plain:
         return [f'"{value}"' for value in values]
     return ["" if value is None else f'"{value}"' if '"' not in value else _quoted(value) for value in values]
+
+
+def _escaped_texts(values: Sequence[Any]) -> list[str]:
+    escaped = [value and ("'" + value if _FORMULA.match(value) else value) for value in values]
+    return _texts(escaped)
 
 
 def _jsons(values: Sequence[Any]) -> list[str]:
@@ -349,7 +369,6 @@ def _booleans(values: Sequence[bool | None]) -> list[str]:
 
 
 _WRITERS: Mapping[Kind, Callable[[Sequence[Any]], list[str]]] = {
-    "text": _texts,
     "time": _times,
     "boolean": _booleans,
     **dict.fromkeys(NESTED, _jsons),

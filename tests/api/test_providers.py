@@ -108,6 +108,15 @@ def test_an_unknown_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None
         Session()
 
 
+@pytest.mark.parametrize("variable", [False, True])
+def test_a_key_in_place_of_a_provider_is_not_shown(variable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A name that may be a key is masked in the error."""
+    if variable:
+        monkeypatch.setenv("CHAINAPI_PROVIDER", "ac_0123456789abcdef")
+    with pytest.raises(ConfigurationError, match=r"=\*\*\* is no known deployment.*public"):
+        Session(provider=None if variable else "ac_0123456789abcdef")
+
+
 async def test_a_checkpoint_belongs_to_its_addresses() -> None:
     """A checkpoint of one deployment is refused by another."""
     async with Session(provider="public", transport=Answering(b'{"blocks": []}')) as session:

@@ -196,6 +196,27 @@ def test_list_prints_a_table_that_fits_the_terminal() -> None:
     assert "…" in text[1], "a hash is cut"
 
 
+@pytest.mark.parametrize("route", [(BLOCKS,), ("data.evm.blocks", "43114")])
+def test_list_prints_chosen_fields(route: tuple[str, ...]) -> None:
+    """--fields chooses the fields and their order, in lines and in a table, also where the list continues."""
+    names = ["blockNumber", "chainId"] if len(route) == 1 else ["block_number", "chain_id"]
+    command = ("list", *route, "--limit", "12", "--page-size", "10", "--fields", ", ".join(names))
+    outcome = chainapi(*command)
+    assert (outcome.code, [[*row] for row in outcome.rows]) == (0, [names] * 12)
+    assert outcome.rows[0][names[0]] is not None
+    text = plain(chainapi(*command, tty=True).out)
+    assert [text[0].split(), len(text)] == [names, 13]
+    limited = Simulator(limit=1).transport()
+    assert "--fields" in chainapi(*command, "--max-wait", "0", transport=limited).err
+
+
+def test_fields_that_no_row_has_take_no_column() -> None:
+    """A table has no empty columns; a field that later rows have is named at the end."""
+    rows = [{"id": "7", "note": None, "text": ""}] * 60 + [{"id": "8", "note": None, "text": "late"}]
+    text = plain(chainapi("list", "/v1/rows", "--all", transport=Fixed(200, {"rows": rows}), tty=True).out)
+    assert [text[0], text[1], text[-1]] == ["id", "7", "more fields, with --json: text"]
+
+
 @pytest.mark.parametrize("param", ["q=a  b", "-q=1"])
 def test_list_that_fails_prints_how_to_continue(param: str) -> None:
     """The command that standard error names prints exactly the missing rows, whatever its values are."""
@@ -344,6 +365,8 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
         (["tps", "1", "--limit", "0"], "--limit"),
         (["tps", "1", "--nope"], "--nope"),
         (["tps", "1", "--api-key", "x"], "--api-key"),
+        (["tps", "1", "--api-key=ac_0123456789abcdef"], "--api-key=***"),
+        (["tps", "1", "--provider", "ac_0123456789abcdef"], '"***" for --provider'),
         (["tps", "a/b"], "chain_id"),
         (["tps", "1", "--timeout", "0"], "--timeout"),
         (["tps", "1", "--max-wait", "-1"], "--max-wait"),
@@ -358,6 +381,12 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
         (["simulate", "--port", "70000"], "--port"),
         (["simulate", "--window", "0"], "--window"),
         (["routes", "--limit=3"], "option: --limit=3."),
+        (["plot", "a.csv", "--out", "b.png"], "Unknown option: --out. Did you mean --png?"),
+        (["export", "data.chains", "--png=b.png"], "Unknown option: --png. Did you mean --out?"),
+        (
+            ["list", "data.evm.blocks", "1", "--fields", "gas_use"],
+            "no field 'gas_use': did you mean 'gas_used'?",
+        ),
         (["plot", "a.csv", "b.csv"], "'b.csv' is one value too many"),
         (["dance"], "dance"),
     ],

@@ -231,6 +231,8 @@ def test_options_of_files() -> None:
     given = (ROUTE, "43114", "--limit", "3")
     assert exported(*given, "--out", "b.csv", "--fields", "tx_count, block_hash").code == 0
     assert [[*row] for row in rows_in("b.csv")] == [["source", "tx_count", "block_hash"]] * 3
+    assert exported(*given, "--out", "c.csv", "--escape-formulas").code == 0
+    assert "--escape-formulas applies to CSV" in exported(*given, "--out", "c.jsonl", "--escape-formulas").err
     words = "--compression gzip --compression-level 3 --row-group-rows 2"
     assert exported(*given, "--out", "b.parquet", *words.split()).code == 0
     found = pq.ParquetFile("b.parquet").metadata

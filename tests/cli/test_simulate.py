@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import re
 import shlex
+import signal
 import socket
+import sys
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -13,7 +16,17 @@ import aiohttp
 import pytest
 
 from chainapi.simulator import Anomalies, Fault, Simulator
-from tests.cli.terminal import ADDRESSES, FAILED, WRONG_USAGE, chainapi, simulate
+from tests.cli.terminal import (
+    ADDRESSES,
+    FAILED,
+    INTERRUPTIBLE,
+    TERMINATED,
+    WRONG_USAGE,
+    chainapi,
+    finish,
+    simulate,
+    start,
+)
 from tests.cli.terminal import environment as environment
 from tests.simulator.test_anomalies import loads
 
@@ -180,3 +193,44 @@ def test_a_port_that_is_taken_is_one_line() -> None:
     (line,) = outcome.err.splitlines()
     assert line.startswith("chainapi: ")
     assert port in line
+
+
+FETCH = """
+import asyncio, sys
+from chainapi import Session
+async def main():
+    async with Session() as session:
+        return len(await session.data.evm.blocks(43114).collect())
+sys.exit(asyncio.run(main()))
+"""
+
+
+@pytest.mark.adapter
+def test_a_command_runs_while_the_services_are_simulated(capfd: pytest.CaptureFixture[str]) -> None:
+    """A command after -- reaches the simulator by its variables, and its exit code is the exit code."""
+    run = functools.partial(chainapi, "simulate", loop_factory=asyncio.new_event_loop)
+    outcome = run("--chains", "7", "43114", "--rows", "37", "--", sys.executable, "-c", FETCH)
+    assert (outcome.code, outcome.out, outcome.err) == (37, "", "")
+    assert run("--", sys.executable, "-c", "print('--port'); import os; os.abort()").code == 128 + 6
+    assert capfd.readouterr().out == "--port\n"
+    outcome = run("--", "no-such-command")
+    assert (outcome.code, outcome.err) == (
+        WRONG_USAGE,
+        "chainapi: no-such-command cannot be run: No such file or directory; check its path\n",
+    )
+
+
+WAIT = "import signal, sys; print('ready', flush=True); signal.pause()"
+
+
+@pytest.mark.adapter
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_a_signal_ends_the_command_and_the_simulator() -> None:
+    """SIGTERM reaches the command; SIGINT comes to it from the terminal, and leaves the simulator running."""
+    process = start(*INTERRUPTIBLE, "simulate", "--", sys.executable, "-c", WAIT)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGINT)
+    process.send_signal(signal.SIGTERM)
+    outcome = finish(process)
+    assert (outcome.code, outcome.err) == (TERMINATED, "")

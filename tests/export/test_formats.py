@@ -27,7 +27,7 @@ from attrs import define, field, frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from chainapi.errors import ConfigurationError
+from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from chainapi.testing import run
@@ -377,6 +377,22 @@ async def test_the_text_of_csv(tmp_path: Path) -> None:
         '"/v1/a",,,,,false,"","{""a"":1}","{""value"":""1"",""text"":null,""anything"":null}",'
         ',"[""x"",null]",,\n'
     )
+
+
+async def test_formulas_in_csv_are_texts(tmp_path: Path) -> None:
+    """With escape_formulas= no text is a formula for a spreadsheet; numbers stay, and so does the option."""
+    out, odd = tmp_path / "rows.csv", ["=1+1", "+1", "-1", "@a", "a=", "'a", "", None]
+    rows: list[dict[str, Any]] = [{"number": -1, "text": one} for one in odd]
+    await exported(out, {"/v1/a": rows}, fields=["number", "text"], escape_formulas=True)
+    texts = ["'=1+1", "'+1", "'-1", "'@a", "a=", "'a", ""]
+    lines = [f'"/v1/a",-1,"{one}"\n' for one in texts]
+    assert out.read_bytes().decode() == "".join(["source,number,text\n", *lines, '"/v1/a",-1,\n'])
+    await exported(out, {"/v1/a": rows, "/v1/b": rows[:1]})
+    assert out.read_bytes().decode().endswith('"/v1/b",-1,"\'=1+1"\n')
+    with pytest.raises(ExportError, match="escape_formulas= was True, is left out"):
+        await exported(out, {"/v1/a": rows}, escape_formulas=False)
+    with pytest.raises(ConfigurationError, match="escape_formulas= applies to CSV"):
+        await exported(tmp_path / "rows.jsonl", {"/v1/a": rows}, escape_formulas=True)
 
 
 TYPES = {  # of a Parquet file: by pyarrow, polars and DuckDB

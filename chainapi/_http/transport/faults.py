@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import ssl
 
 import aiohttp
@@ -11,6 +12,10 @@ from aiohttp.http import HttpProcessingError
 from chainapi.errors import APIConnectionError, APITimeoutError, CertificateError, ConnectError
 
 __all__ = ["Fault", "fault_of", "reason"]
+
+
+# The message of aiohttp for an encoding whose package is not installed, so that no request accepts it.
+_UNASKED = re.compile(r"content-encoding: \w+ \((\w+)\)\. Please install")
 
 
 class Fault(Exception):  # noqa: N818 - never leaves the transport
@@ -44,6 +49,11 @@ def reason(error: Exception) -> str:
     """Return the cause of an error of aiohttp."""
     if isinstance(error, aiohttp.ClientConnectorError):
         return f"cannot connect to {error.host}:{error.port}: {error.os_error.strerror or error.os_error}"
+    if packed := _UNASKED.search(str(error)):
+        return (
+            f"the answer is packed as {packed[1]}, which the request did not accept: check the server,"
+            " and any proxy before it"
+        )
     if isinstance(error, aiohttp.ServerDisconnectedError):
         return "the server closed the connection without an answer"
     if isinstance(error, aiohttp.ClientPayloadError):

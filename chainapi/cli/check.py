@@ -1,0 +1,327 @@
+"""``chainapi check``: differences between a service and the records of routes."""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+from attrs import define, evolve, field
+from cyclopts import Parameter as Option
+
+from chainapi._api.catalogue import ROUTES
+from chainapi._api.endpoint import Endpoint
+from chainapi._api.routes import units_of
+from chainapi._http.message import Request, Response
+from chainapi._http.transport import MAX_BODY, AiohttpTransport
+from chainapi._limits.headers import read_limits
+from chainapi._text import quoted
+from chainapi.cli.common import (
+    DEFAULTS,
+    FAILED,
+    ConnectionOptions,
+    Flag,
+    Hidden,
+    Many,
+    open_session,
+)
+from chainapi.cli.names import method_of, read_pairs, read_values, route_names
+from chainapi.cli.tables import table_of
+from chainapi.cli.wording import counted, worded
+from chainapi.errors import APIStatusError, APITimeoutError, ConfigurationError, DecodeError
+from chainapi.models import Invalid, Unknown
+from chainapi.models.codec import decode_resource
+from chainapi.models.records import Record
+from chainapi.models.schema import fields_of, row_classes
+from chainapi.models.unions import wire_name
+from chainapi.session import Session
+from chainapi.testing import Recorder
+
+__all__ = ["check"]
+
+# Values of parameters that no answer shows. Identifiers come from the answers of other routes.
+EXAMPLES = {
+    "chain_id": "43114",
+    "network": "mainnet",
+    "address": "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E",  # USDC on the C-Chain
+    "page_size": "25",
+    "threshold": "1000000",
+}
+# Attributes of rows that have the value of a parameter with another name.
+SHOWN_AS = {
+    "block_hash": "block_id",
+    "reward_addresses": "addresses",
+    "validation_id": "l1_validation_id",
+    "id": "webhook_id",
+}
+ANNOUNCED = ("ratelimit-policy", "ratelimit-limit", "ratelimit-remaining")  # with a key: specification, 8
+OF_ACCOUNT = ("data.operation", "data.usage.", "data.webhooks.")  # a recording leaves their answers out
+REFUSED = ("data.chain", "metrics.chains.get")  # no chain has the id 0: the answer shows the body of an error
+MOST_NAMED = 3  # routes in a line of the table
+
+
+async def check(
+    text: Annotated[str, Option(completer=route_names, show_default=False)] = "",
+    /,
+    *,
+    param: Many = None,
+    record: Path | None = None,
+    json: Flag = False,
+    connection: ConnectionOptions = DEFAULTS,
+    terminal: Hidden,
+) -> int:
+    """Request each route once, and list what differs from the records of chainapi.
+
+    Identifiers come from the answers of other routes. The exit code is 1 if anything differs.
+
+    Args:
+        text: Part of the names of the routes; all by default.
+        param: Value of a parameter as NAME=VALUE, for all routes that have it; may be repeated.
+        record: File for the answers, without the key; routes about your account are left out.
+        json: JSON lines; the default if the output is not a terminal.
+        connection: Options of the session.
+        terminal: The streams of the command.
+
+    """
+    table, names = terminal.interactive and not json, [name for name in ROUTES if text.lower() in name]
+    if not names:
+        raise ConfigurationError(f"no route has {quoted(text)} in its name: `chainapi routes` shows all")
+    async with AiohttpTransport(max_body=connection.max_body, proxy=connection.proxy) as transport:
+        answers = _Answers(transport)
+        recorder = Recorder(record or "", answers)
+        recorded = evolve(terminal, session=recorder.session)
+        plain = evolve(connection, max_body=MAX_BODY, proxy=None)  # the transport has them
+        async with open_session(recorded, plain, table=table) as session:
+            comparison = _Comparison(session, answers, dict(read_pairs(param or [])))
+            await comparison.run(names, public=record is not None)
+    if record is not None:
+        recorder.save()
+    if table and comparison.found:
+        rows = [(kind, what, _shortened(routes)) for kind, what, routes in comparison.found]
+        terminal.console.print(table_of(("kind", "what", "routes"), rows))
+    for kind, what, routes in comparison.found if not table else ():
+        terminal.line({"kind": kind, "what": what, "routes": routes})
+    drifts = len(comparison.drift)
+    terminal.note(
+        f"{counted(comparison.answered, 'route')} answered, {len(comparison.silent):,} did not; "
+        + (counted(drifts, "difference") if drifts else "no differences")
+    )
+    return FAILED if drifts or not comparison.answered else 0
+
+
+def _shortened(routes: Sequence[str]) -> str:
+    more = len(routes) - MOST_NAMED
+    return ", ".join(routes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+@define(eq=False)
+class _Answers:
+    """Transport that keeps the last response of another one, and counts them."""
+
+    transport: AiohttpTransport
+    last: Response = field(factory=lambda: Response(200, {}, b""))
+    number: int = 0
+
+    async def send(self, request: Request) -> Response:
+        """Send a request, and keep its response."""
+        self.last = await self.transport.send(request)
+        self.number += 1
+        return self.last
+
+    async def aclose(self) -> None:
+        """Leave the transport open."""
+
+
+@define(eq=False)
+class _Comparison:
+    """Differences between the answers of routes and their records."""
+
+    session: Session
+    answers: _Answers
+    given: Mapping[str, str]
+    answered: int = 0
+    drift: dict[tuple[str, str], list[str]] = field(factory=dict[tuple[str, str], list[str]])
+    silent: dict[str, str] = field(factory=dict[str, str])  # reasons by route
+    _shown: dict[str, dict[str, str]] = field(factory=dict[str, dict[str, str]])  # values by group
+    _left: dict[str, float | None] = field(factory=dict[str, float | None])  # by service
+    _prices: dict[str, tuple[float, int]] = field(factory=dict[str, tuple[float, int]])
+
+    @property
+    def found(self) -> list[tuple[str, str, list[str]]]:
+        """Differences, then routes without an answer: kind, text, routes."""
+        silent = dict[tuple[str, str], list[str]]()
+        for name, why in self.silent.items():
+            silent.setdefault(("no answer", why), []).append(name)
+        return [(*what, routes) for what, routes in (*self.drift.items(), *silent.items())]
+
+    async def run(self, names: Sequence[str], *, public: bool) -> None:
+        """Request routes, those with known values first.
+
+        `public` leaves out those about the account.
+        """
+        configured = {service.name for service in self.session.connection.configured} or {"metrics", "data"}
+        left = [name for name in names if name.partition(".")[0] in configured]
+        private = [name for name in left if _is_secret(name) or (public and name.startswith(OF_ACCOUNT))]
+        self.silent |= dict.fromkeys(private, "not requested: its answer is private")
+        left = [name for name in left if name not in private]
+        with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
+            while asked := [name for name in left if not self._missing(name)]:
+                for name in asked:
+                    await self._ask(name, self._values(name))
+                left = [name for name in left if name not in asked]
+            for name in REFUSED:
+                if name in names and name not in self.silent:
+                    await self._ask(name, {"chain_id": "0"}, refused=True)
+        for name in left:
+            options = " ".join(f"--param {one}=VALUE" for one in self._missing(name))
+            self.silent[name] = f"not requested: no answer shows an example; give {options}"
+        self._compare_prices()
+
+    def _values(self, name: str) -> dict[str, str]:
+        """Return values of the required parameters, as far as they are known."""
+        group, values = name.rpartition(".")[0], dict[str, str]()
+        known = {key: value for shown in self._shown.values() for key, value in shown.items()}
+        known |= {**self._shown.get(group, {}), **EXAMPLES, **self.given}
+        for one in ROUTES[name].parameters:
+            value = known.get(one.name)
+            if one.choices and value not in one.choices:
+                value = next((choice for choice in one.choices if choice.endswith("-chain")), one.choices[0])
+            if value is not None and (one.required or one.name in (*self.given, "page_size")):
+                values[one.name] = value
+        return values
+
+    def _missing(self, name: str) -> list[str]:
+        values = self._values(name)
+        return [one.name for one in ROUTES[name].parameters if one.required and one.name not in values]
+
+    async def _ask(self, name: str, values: Mapping[str, str], *, refused: bool = False) -> None:
+        endpoint, before = ROUTES[name], self.answers.number
+        try:
+            query = read_values(name, (), [f"{key}={value}" for key, value in values.items()])
+            rows = await self._rows(name, endpoint, query)
+        except APIStatusError as error:
+            self._compare_error(name, error.status)
+            if not refused:
+                self.silent[name] = worded(error)
+        except APITimeoutError as error:
+            self.silent[name] = worded(error)
+        except DecodeError as error:
+            self._note_fault(name, error)
+        else:
+            if refused:
+                self._note("error", "an unknown chain is no error", name)
+                return
+            self.answered += 1
+            self._compare_headers(name)
+            for row in rows:
+                self._compare_row(name, row)
+        if not refused:
+            self._note_price(name, single=self.answers.number == before + 1)
+
+    async def _rows(self, name: str, endpoint: Endpoint, query: Mapping[str, Any]) -> Sequence[Any]:
+        """Return the resource, or the rows of the first page."""
+        method = method_of(self.session, name)
+        if endpoint.single:
+            return [await method(**query)]
+        async with method(**query, on_invalid="raw") as pages:
+            page = await anext(pages)
+        named = {endpoint.route.items, "nextPageToken", *(wire_name(one) for one, _ in endpoint.route.extra)}
+        for unknown in page.raw.keys() - named if endpoint.route.items else ():
+            self._note("unknown field", f"{quoted(unknown)} beside the rows of {name}", name)
+        return list(page)
+
+    def _note(self, kind: str, what: str, name: str) -> None:
+        routes = self.drift.setdefault((kind, what), [])
+        if name not in routes:
+            routes.append(name)
+
+    def _note_fault(self, name: str, fault: DecodeError) -> None:
+        kind = "missing field" if fault.reason.startswith("missing") else "type"
+        self._note(kind, f"{re.sub(r'[0-9]+(?=])', '', fault.path)}: {fault.reason}", name)
+
+    def _compare_row(self, name: str, row: Any) -> None:
+        for record in _records(row):
+            kind = type(record).__name__
+            if isinstance(record, Invalid):
+                self._note_fault(name, record.error)
+            elif isinstance(record, Unknown):
+                self._note("unknown kind", f"a row with the fields {', '.join(sorted(record.raw))}", name)
+            else:
+                for unknown in record.extra:
+                    self._note("unknown field", f"{kind}.{unknown}", name)
+                self._compare_fields(name, kind, record)
+
+    def _compare_fields(self, name: str, kind: str, record: Any) -> None:
+        """Compare values with the listed ones, and keep those of parameters."""
+        shown = self._shown.setdefault(name.rpartition(".")[0], {})
+        for one in fields_of(type(record)):
+            value = getattr(record, one.name)
+            values = value if isinstance(value, list | tuple) else [value]
+            choices = {choice for part in one.type.parts() for choice in part.choices}
+            for unknown in {entry for entry in values if isinstance(entry, str)} - choices if choices else ():
+                self._note("unknown value", f"{kind}.{one.wire}: {quoted(unknown)}", name)
+            if values and isinstance(values[0], str | int) and values[0] != "":
+                shown.setdefault(SHOWN_AS.get(one.name, one.name), str(values[0]))
+
+    def _compare_error(self, name: str, status: int) -> None:
+        """Compare the body of an error with the documented one (specification, section 2)."""
+        try:
+            body = decode_resource(self.answers.last.body)
+        except DecodeError:
+            body = None
+        body = body if isinstance(body, dict) else {}
+        fitting = {
+            "message": isinstance(body.get("message"), str | list),
+            "error": isinstance(body.get("error"), str),
+            "statusCode": body.get("statusCode") == status,
+        }
+        for wrong in [one for one, fits in fitting.items() if not fits]:
+            how = "another value" if wrong in body else "missing"
+            self._note("error", f"{wrong} in the body of an error: {how}", name)
+
+    def _compare_headers(self, name: str) -> None:
+        if name.startswith("data.") and os.environ.get("CHAINAPI_API_KEY"):
+            for header in (one for one in ANNOUNCED if one not in self.answers.last.headers):
+                self._note("header", f"{header}: missing", name)
+
+    def _note_price(self, name: str, *, single: bool) -> None:
+        """Note a drop of the remainder, if it shows the price of one request."""
+        service, units = name.partition(".")[0], units_of(name, ROUTES[name].route)
+        left = read_limits(self.answers.last.headers, 0.0).remaining
+        before, self._left[service] = self._left.get(service), left
+        if single and units is not None and left is not None and before is not None and before >= left:
+            self._prices[name] = before - left, units
+
+    def _compare_prices(self) -> None:
+        """Compare prices with the documented ones, or with 1 if requests count."""
+        counted_units = [drop == units for drop, units in self._prices.values()]
+        requests = [drop == 1 for drop, _ in self._prices.values()]
+        for name, (drop, units) in self._prices.items():
+            price = units if sum(counted_units) >= sum(requests) else 1
+            if drop != price:
+                self._note("weight", f"{drop:g} units, documented {price}", name)
+
+
+def _is_secret(name: str) -> bool:
+    """Return whether a route returns a value that no repr shows."""
+    return any(not one.shown for kind in row_classes(ROUTES[name].route.model) for one in fields_of(kind))
+
+
+def _records(value: Any) -> Iterator[Any]:
+    """Yield the records in a value, at any depth, and rows as they were sent."""
+    match value:
+        case Record():
+            yield value
+            for one in fields_of(type(value)):
+                yield from _records(getattr(value, one.name))
+        case Invalid() | Unknown():
+            yield value
+        case list() | tuple():
+            for entry in value:
+                yield from _records(entry)
+        case dict():
+            for entry in value.values():
+                yield from _records(entry)
