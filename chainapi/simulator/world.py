@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -137,6 +138,7 @@ class World:
         self._windows: dict[object, _Window] = {}
         self._stops: dict[object, _Stop] = {}
         self._begun: float | None = None
+        self._inserted: Counter[Segments] = Counter()
 
     def sent(self, request: Request, now: float) -> Exchange | None:
         """Count a request that the client sends although it has to wait for a retry-after.
@@ -253,7 +255,7 @@ class World:
             raise ValueError(
                 f"cannot insert {count} rows at {path!r}: give a list that grows, 0 rows or more"
             )
-        listing.inserted += count
+        self._inserted[listing.place] += count
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
         """Return all rows that a query selects from the list at `path`, in page order.
@@ -381,12 +383,12 @@ class World:
         found = self._router.find(segments, {})
         return {} if isinstance(found, Listing) else found
 
-    def _added(self, listing: Listing) -> int:
-        """Return how many rows were added to a list since the beginning."""
-        every = self.settings.grow_every
-        if not listing.grows or every is None or self._begun is None:
-            return listing.inserted
-        return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
+    def _added(self, segments: Segments) -> int:
+        """Return how many rows were added to the list at a path since the beginning."""
+        inserted, every = self._inserted[segments], self.settings.grow_every
+        if every is None or self._begun is None:
+            return inserted
+        return inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
 
 def _parameters(request: Request, caller: _Caller) -> dict[str, str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -335,6 +337,55 @@ def test_token_is_bound_to_its_query() -> None:
         assert refused(caller.response(path, pageToken=token, **query))[:2] == (400, "Bad Request")
     tokens = [caller.page(path)["nextPageToken"] for path in (BLOCKS, BLOCKS, TPS, TRANSACTIONS)]
     assert len({token, *tokens}) == 5
+
+
+# What is kept
+
+
+def memory_of(requests: Callable[[], None]) -> int:
+    """Return how many bytes more are kept after requests, when as many were made before."""
+    kept: list[int] = []
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            requests()
+            gc.collect()
+            kept.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    return kept[1] - kept[0]
+
+
+def test_dead_tokens_take_no_memory() -> None:
+    """Expired page tokens are forgotten, and refused as before."""
+    caller = Caller(token_lifetime=60.0, expired_status=410)
+    first = caller.page(BLOCKS)["nextPageToken"]
+    second = caller.page(BLOCKS, pageToken=first)["nextPageToken"]
+
+    def requests() -> None:
+        for _ in range(4_000):
+            caller.now += 1
+            caller.page(BLOCKS)
+
+    assert memory_of(requests) < 200_000
+    caller.world.settings.faults = (Fault(page=3, at=1, status=503),)
+    for token, status in ((first, 410), (second, 503), (second, 410)):
+        assert refused(caller.response(BLOCKS, pageToken=token))[0] == status
+    assert refused(caller.response(BLOCKS, pageToken=first))[2] == ["pageToken has expired"]
+    assert caller.world.stats.tokens_expired == 3
+
+
+def test_many_lists_take_bounded_memory() -> None:
+    """Lists of ever more addresses keep no more memory than some of them."""
+    caller = Caller(rows=0)
+    addresses = iter(range(10**6))
+
+    def requests() -> None:
+        for _ in range(2_000):
+            caller.page(f"/v1/chains/43114/addresses/0x{next(addresses)}/transactions")
+            caller.page(f"/v1/chains/43114/addresses/0x{next(addresses)}/balances:getNative")
+
+    assert memory_of(requests) < 4 * 2**20
 
 
 # Limits
