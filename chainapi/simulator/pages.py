@@ -21,18 +21,16 @@ from attrs import define, evolve
 from chainapi.simulator.injection import Injector
 from chainapi.simulator.lists import Listing, page_size
 from chainapi.simulator.matching import Segments
+from chainapi.simulator.quota import TOLERANCE
 from chainapi.simulator.rows import Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats
 from chainapi.simulator.validation import HTTPError
 
-__all__ = ["TOLERANCE", "Pages"]
+__all__ = ["Pages"]
 
 CACHED_BYTES = 16 * 2**20  # of the encoded pages of all simulators of a process
 ENTRY_BYTES = 2_000  # of memory that a cached page takes besides its content
-
-# Seconds that sums of floats may lose: a client that waits exactly retry-after seconds is not refused.
-TOLERANCE = 1e-6
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
