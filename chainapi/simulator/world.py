@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from chainapi._http.message import Request, Response
 from chainapi.simulator.account import Account
 from chainapi.simulator.bodies import checked_body, parameters_of, read_body
+from chainapi.simulator.calls import WebhookCall, calls_of
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
@@ -228,6 +229,15 @@ class World:
             return self._pages.rows(found, query)
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
+
+    def webhook_calls(
+        self, webhook_id: str, *, events: int, doubled: float, late: float
+    ) -> list[WebhookCall]:
+        """Return calls of a webhook, others at each request; raise ValueError for one that gets none."""
+        webhook = self._read(("data", "v1", "webhooks", webhook_id))
+        secret = str(self._read(("data", "v1", "webhooks:getSharedSecret"))["secret"])
+        random, time = Random(self._account.draw()), self._account.time or self.settings.epoch  # noqa: S311
+        return calls_of(webhook, secret, random, time, events=events, doubled=doubled, late=late)
 
     def _list_at(self, place: str) -> Listing:
         """Return the list at a path, which follows the method unless that is GET."""
