@@ -38,6 +38,7 @@ from attrs import define, field
 from chainapi._config import Provider
 from chainapi.simulator.anomalies import Anomalies
 from chainapi.simulator.bodies import text_of
+from chainapi.simulator.calls import Post, WebhookCall, send_calls
 from chainapi.simulator.faults import Fault
 from chainapi.simulator.log import Exchange
 from chainapi.simulator.memory import MemoryTransport
@@ -57,6 +58,7 @@ __all__ = [
     "Simulator",
     "Stats",
     "Tally",
+    "WebhookCall",
     "World",
 ]
 
@@ -207,6 +209,20 @@ class Simulator(Settings):
         """
         now = None if self.grow_every is None else self.time()
         return self._world.rows_of(path, {name: text_of(value) for name, value in query.items()}, now)
+
+    async def send_webhook_calls(
+        self, webhook_id: str, post: Post, *, events: int = 1, doubled: float = 0.0, late: float = 0.0
+    ) -> list[WebhookCall]:
+        """Send signed calls of a webhook to `post`, and return them in the order of sending.
+
+        `post` gets the body and the headers of each call, and sends them to the application. An event happens
+        each second. `doubled` is the share of events that are sent twice, and `late` the greatest delay of a
+        call in seconds, so that calls do not arrive in order. Raises ValueError for a webhook that gets no
+        calls: it is inactive, or its events are not documented.
+        """
+        calls = self._world.webhook_calls(webhook_id, events=events, doubled=doubled, late=late)
+        await send_calls(calls, post)
+        return calls
 
     @property
     def _origin(self) -> str:

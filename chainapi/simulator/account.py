@@ -139,7 +139,8 @@ class Account:
 
         Return False if one came less than `every` seconds ago.
         """
-        if self.time - self._reindexed.get(token, -every) < every:
+        recent = {known: time for known, time in self._reindexed.items() if self.time - time < every}
+        if token in recent:
             return False
-        self._reindexed[token] = self.time
+        self._reindexed = {**recent, token: self.time}
         return True

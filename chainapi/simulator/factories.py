@@ -84,8 +84,7 @@ class Generated(EncodedRows):
         context = Context(random, 0, 0, self.chains, echoes, shared)
         for number in range(stop - 1, start - 1, -1):
             random.seed(self.draw(number))  # a new generator would be seeded twice
-            context.number, context.index = number, 0
-            context.time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
+            context.begin(number, (self.epoch // self.step - (self.size - 1 - number)) * self.step)
             yield context
 
 
@@ -234,6 +233,7 @@ class Completion:
     def _complete(self, row: Row) -> None:
         random = Random(repr(row))  # noqa: S311 - a simulation is to be repeatable, not secret
         context = Context(random, 0, self.epoch, self.chains, {}, {})
+        context.begin(0, self.epoch)
         for record, field, owner in list(_gaps(type_of(self.model), row)):
             record[field.wire] = _factory(field.type, field.wire, owner=owner, outer=False)(context)
 

@@ -236,7 +236,7 @@ def _listed(
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
     # Its transactions read each block several times.
-    draw = CachedDraw(512, settings.seed, "blocks", chain)
+    draw = CachedDraw(settings.seed, "blocks", chain)
     return Blocks(chain, settings.rows, settings.epoch, draw)
 
 

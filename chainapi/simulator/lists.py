@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from attrs import define, field
 
 from chainapi.simulator.injection import Injector
+from chainapi.simulator.matching import Segments
 from chainapi.simulator.rows import RowSource, View
 from chainapi.simulator.validation import whole_number
 
@@ -28,7 +29,7 @@ class Listing:
         grows: whether rows can be added at the head.
         fixed: whether the query may not choose the page size.
         sizes: least and greatest page size that a query may choose.
-        inserted: number of rows that were added by hand.
+        place: its path.
         injector: anomalies of the list.
         cached: returns whether the part that a query selects stays the same.
 
@@ -41,7 +42,7 @@ class Listing:
     grows: bool = True
     fixed: bool = False
     sizes: tuple[int, int] = (1, MAX_PAGE_SIZE)
-    inserted: int = 0
+    place: Segments = ()
     injector: Injector | None = None
     cached: Callable[[], bool] = lambda: True
     _latest: tuple[Mapping[str, str], View] | None = field(init=False, default=None)
@@ -64,7 +65,7 @@ def page_size(listing: Listing, query: Mapping[str, str]) -> int:
     Raises HTTPError for a size out of bounds.
     """
     text = query.get("pageSize")
-    default = listing.page_size or max(listing.source.size + listing.inserted, 1)
+    default = listing.page_size or max(listing.source.size, 1)
     if text is None or listing.fixed:
         return default
     return whole_number("pageSize", text, *listing.sizes) or default

@@ -1,8 +1,9 @@
 """Pages of lists, and their tokens.
 
-A page token stands for the position after the last row of its page. Rows that are added at the head later
-shift no page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets
-the new rows. The tokens of a list with anomalies may count rows instead, and repeat pages.
+A page token opens the position after the last row of its page. Rows that are added at the head later shift no
+page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets the new
+rows. The tokens of a list with anomalies may count rows instead, and repeat pages. The name of a token tells
+its number and its page: an expired token is forgotten, and still refused as expired.
 """
 
 from __future__ import annotations
@@ -10,27 +11,58 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from threading import Lock
+from uuid import UUID
 
 import msgspec
 from attrs import define, evolve
 
 from chainapi.simulator.injection import Injector
 from chainapi.simulator.lists import Listing, page_size
-from chainapi.simulator.rows import Draw, Row, RowSource, View
+from chainapi.simulator.matching import Segments
+from chainapi.simulator.quota import TOLERANCE
+from chainapi.simulator.rows import Row, RowSource, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.stats import Stats
 from chainapi.simulator.validation import HTTPError
 
-__all__ = ["TOLERANCE", "Pages"]
+__all__ = ["Pages"]
 
 CACHED_BYTES = 16 * 2**20  # of the encoded pages of all simulators of a process
-ENTRY_BYTES = 500  # of memory that a cached page takes besides its content
-
-# Seconds that sums of floats may lose: a client that waits exactly retry-after seconds is not refused.
-TOLERANCE = 1e-6
+ENTRY_BYTES = 2_000  # of memory that a cached page takes besides its content
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+
+
+class _Names:
+    """Names of page tokens: UUIDs that only this simulator can read.
+
+    The first nine bytes are a seal, as far as the version of the UUID leaves them. The others are the number
+    of the token and that of its page, made unreadable.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._key = f"{seed} token".encode()
+
+    def of(self, number: int, page: int) -> str:
+        """Return the name of token `number`, which opens page `page`."""
+        content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
+        seal = blake2b(content, key=self._key, digest_size=9).digest()
+        return str(UUID(bytes=seal + self._masked(seal, content), version=4))
+
+    def read(self, name: str) -> tuple[int, int] | None:
+        """Return the number and the page of a token, None for a name that `of` did not return."""
+        if not _UUID.fullmatch(name):
+            return None
+        raw = UUID(name).bytes
+        content = int.from_bytes(self._masked(raw, raw[9:]))
+        number, page = divmod(content, 2**24)
+        return (number, page) if self.of(number, page) == name else None
+
+    def _masked(self, seal: bytes, content: bytes) -> bytes:
+        mask = blake2b(seal[:6], key=self._key, digest_size=7).digest()
+        return bytes(a ^ b for a, b in zip(content, mask, strict=True))
 
 
 @define(eq=False)
@@ -38,7 +70,7 @@ class _Token:
     """Page that a token stands for.
 
     Attributes:
-        listing: the list.
+        place: path of the list.
         query: parameters of the request, without the token.
         position: position after the rows before the page, or their count; None at the head of the list.
         minted: time in seconds at which the token was issued.
@@ -47,7 +79,7 @@ class _Token:
 
     """
 
-    listing: Listing
+    place: Segments
     query: frozenset[tuple[str, str]]
     position: int | None
     minted: float
@@ -88,22 +120,27 @@ _encoded = _Encoded()
 
 
 class Pages:
-    """Pages of all lists; `added` returns the number of rows added to a list."""
+    """Pages of all lists; `added` returns the number of rows added to the list at a path.
 
-    def __init__(self, settings: Settings, stats: Stats, added: Callable[[Listing], int]) -> None:
+    Tokens are kept in the order of their age, and forgotten when they expire.
+    """
+
+    def __init__(self, settings: Settings, stats: Stats, added: Callable[[Segments], int]) -> None:
         self._settings = settings
         self._stats = stats
-        self._added = added
+        self._added_at = added
         self._tokens: dict[str, _Token] = {}
-        self._draw_token = Draw(settings.seed, "token")
+        self._names = _Names(settings.seed)
 
     def number(self, parameters: Mapping[str, str]) -> int:
         """Return the page number of a query, from 1; 0 for an unknown token."""
         name = parameters.get("pageToken")
-        if name is None:
-            return 1
-        token = self._tokens.get(name)
-        return 0 if token is None else token.page
+        return 1 if name is None else self._page_of(name)
+
+    def _page_of(self, name: str) -> int:
+        """Return the page of a token, a forgotten one included; 0 for one that was never given out."""
+        number, page = self._names.read(name) or (math.inf, 0)
+        return page if number < self._stats.tokens_minted else 0
 
     def expire(self, parameters: Mapping[str, str]) -> None:
         """Let the token of a query expire, if it is known."""
@@ -122,17 +159,20 @@ class Pages:
         query = frozenset(parameters.items())
         view = listing.view(parameters)
         requested = (
-            _Token(listing, query, None, now) if name is None else self._redeem(name, listing, query, now)
+            _Token(listing.place, query, None, now)
+            if name is None
+            else self._redeem(name, listing, query, now)
         )
         count = page_size(listing, parameters)
         if listing.injector is not None:
             if name is None:
                 requested.walk = listing.injector.begin()
-            return self._anomalous(listing.injector, view, requested, count, now)
+            return self._anomalous(listing, listing.injector, view, requested, count, now)
         start, stop, following = _stretch(view, requested.position, count, self._size(listing, view))
         page = self._body(listing, view, start, stop)
         if following is not None:
-            page["nextPageToken"] = self._mint(_Token(listing, query, following, now, requested.page + 1))
+            token = _Token(listing.place, query, following, now, requested.page + 1)
+            page["nextPageToken"] = self._mint(token)
         return page
 
     def rows(self, listing: Listing, parameters: Mapping[str, str]) -> list[Row]:
@@ -143,9 +183,11 @@ class Pages:
         rows = view.source.rows(view.low, max(self._size(listing, view), view.low))
         return rows[::-1] if view.ascending else rows
 
-    def _anomalous(self, injector: Injector, view: View, requested: _Token, count: int, now: float) -> Row:
+    def _anomalous(
+        self, listing: Listing, injector: Injector, view: View, requested: _Token, count: int, now: float
+    ) -> Row:
         """Return a page of a list with anomalies, with the token of the next page."""
-        anomalies, listing = injector.anomalies, requested.listing
+        anomalies = injector.anomalies
         shown = injector.view(view, requested.walk, injector.answers)
         injector.answers += 1
         size = self._size(listing, shown)
@@ -167,35 +209,40 @@ class Pages:
         size = view.source.size + self._added(listing)
         return size if view.high is None else min(size, view.high)
 
+    def _added(self, listing: Listing) -> int:
+        return self._added_at(listing.place) if listing.grows else 0
+
     def _body(self, listing: Listing, view: View, start: int, stop: int) -> Row:
         """Return a page: its rows, encoded, and its other fields."""
         rows = msgspec.Raw(_encoded(view.source, start, stop, view.ascending))
         return {listing.name: rows, **view.page_fields(self._added(listing))}
 
     def _mint(self, token: _Token) -> str:
-        name = _uuid(self._draw_token(self._stats.tokens_minted))
+        name = self._names.of(self._stats.tokens_minted, token.page)
         self._stats.tokens_minted += 1
+        self._forget(token.minted)
         self._tokens[name] = token
         return name
+
+    def _forget(self, now: float) -> None:
+        """Forget the expired tokens at the head."""
+        while self._tokens and self._is_dead(self._tokens[oldest := next(iter(self._tokens))], now):
+            del self._tokens[oldest]
+
+    def _is_dead(self, token: _Token, now: float) -> bool:
+        return now - token.minted >= self._settings.token_lifetime - TOLERANCE
 
     def _redeem(self, name: str, listing: Listing, query: frozenset[tuple[str, str]], now: float) -> _Token:
         """Return the page of a token, which may be used again until it expires."""
         token = self._tokens.get(name)
-        if token is None and not _UUID.fullmatch(name):
-            raise HTTPError(400, "pageToken must be a UUID")
-        if token is None or token.listing is not listing or token.query != query:
-            raise HTTPError(400, "pageToken does not belong to this request")
-        if now - token.minted >= self._settings.token_lifetime - TOLERANCE:
+        if self._is_dead(token, now) if token is not None else self._page_of(name):
             self._stats.tokens_expired += 1
             raise HTTPError(self._settings.expired_status, "pageToken has expired")
+        if token is None and not _UUID.fullmatch(name):
+            raise HTTPError(400, "pageToken must be a UUID")
+        if token is None or token.place != listing.place or token.query != query:
+            raise HTTPError(400, "pageToken does not belong to this request")
         return token
-
-
-def _uuid(drawn: bytes) -> str:
-    """Return a UUID of version 4 of random bytes, faster than `uuid.UUID`."""
-    digits = drawn[:16].hex()
-    variant = "89ab"[drawn[8] >> 4 & 3]
-    return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"
 
 
 def _stretch(view: View, position: int | None, count: int, size: int) -> tuple[int, int, int | None]:

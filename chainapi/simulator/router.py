@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 from chainapi._api.routes import units_of
 from chainapi.simulator.account import Account
@@ -17,20 +18,21 @@ from chainapi.simulator.validation import HTTPError
 __all__ = ["Router"]
 
 
+KEPT = 1_000  # lists that are kept, the ones used last
+
+
 class Router:
     """Router of paths.
 
-    `added` returns the number of rows added to a list, `account` has what writes changed.
-
-    A list is made once and kept, because rows are inserted into it and its page tokens refer to it.
+    `added` returns the number of rows added to a list at a path, `account` has what writes changed.
     """
 
-    def __init__(self, settings: Settings, added: Callable[[Listing], int], account: Account) -> None:
+    def __init__(self, settings: Settings, added: Callable[[Segments], int], account: Account) -> None:
         self._settings = settings
         self._account = account
         self._added = added
-        self._listings: dict[Segments, Listing] = {}
-        self._injectors: dict[Segments, Injector | None] = {}
+        self._listing = lru_cache(KEPT)(self._make_listing)
+        self._injector = lru_cache(KEPT)(self._make_injector)
 
     def find(self, segments: Segments, query: Mapping[str, str]) -> Listing | Row:
         """Return the list at a path, or the resource.
@@ -39,18 +41,14 @@ class Router:
             HTTPError: it does not exist, or a value of the request is not one that the route takes.
 
         """
-        if segments in self._listings:
-            return self._listings[segments]
         match = match_path(segments)
         if match is None:
             raise HTTPError(404, "Cannot GET /" + "/".join(segments[1:]))
-        found = serve(Lookup(match, query, self._settings, self._added_at, self._account))
-        injector = self._injector(match)
-        if not isinstance(found, Listing):
-            return found if injector is None else injector.resource(found)
-        found.injector = injector
-        self._listings[segments] = found
-        return found
+        if not match.endpoint.single:
+            return self._listing(segments)
+        found = self._serve(match, query)
+        injector = self._injector(segments)
+        return found if injector is None or isinstance(found, Listing) else injector.resource(found)
 
     def units(self, segments: Segments) -> int:
         """Return the cost of a request for a path, in compute units.
@@ -61,18 +59,25 @@ class Router:
         units = units_of(match.name, match.endpoint.record) if match is not None and match.complete else None
         return 1 if units is None else units
 
-    def _added_at(self, segments: Segments) -> int:
-        listing = self.find(segments, {})
-        return self._added(listing) if isinstance(listing, Listing) else 0
+    def _serve(self, match: Match, query: Mapping[str, str]) -> Listing | Row:
+        return serve(Lookup(match, query, self._settings, self._added, self._account))
 
-    def _injector(self, match: Match) -> Injector | None:
+    def _make_listing(self, segments: Segments) -> Listing:
+        match = match_path(segments)
+        assert match is not None  # noqa: S101 - `find` has checked it
+        found = self._serve(match, {})
+        assert isinstance(found, Listing)  # noqa: S101 - the route has rows
+        found.place, found.injector = segments, self._injector(segments)
+        return found
+
+    def _make_injector(self, segments: Segments) -> Injector | None:
         """Return the first anomalies whose route has the path, None for no anomalies."""
-        segments, settings = match.segments, self._settings
-        if segments not in self._injectors:
-            fitting = (
-                Injector(anomalies, match, settings.seed, settings.chains)
-                for anomalies in settings.anomalies
-                if anomalies.route is None or parse_pattern(anomalies.route).matches(segments)
-            )
-            self._injectors[segments] = next(fitting, None)
-        return self._injectors[segments]
+        match = match_path(segments)
+        assert match is not None  # noqa: S101 - `find` has checked it
+        settings = self._settings
+        fitting = (
+            Injector(anomalies, match, settings.seed, settings.chains)
+            for anomalies in settings.anomalies
+            if anomalies.route is None or parse_pattern(anomalies.route).matches(segments)
+        )
+        return next(fitting, None)

@@ -112,12 +112,13 @@ class Draw:
 
 
 class CachedDraw(Draw):
-    """Random bytes that are kept for the `most` numbers used last."""
-
-    def __init__(self, most: int, seed: int, *names: object) -> None:
-        super().__init__(seed, *names)
-        self._cached = lru_cache(most)(super().__call__)
+    """Random bytes, of which the numbers used last are kept, for all draws of a process."""
 
     def __call__(self, number: int) -> bytes:
         """Return the bytes of `number`, which may be negative."""
-        return self._cached(number)
+        return _cached(self, number)
+
+
+@lru_cache(4_096)
+def _cached(draw: CachedDraw, number: int) -> bytes:
+    return Draw.__call__(draw, number)

@@ -66,12 +66,16 @@ class Settings:
         api_key_required: whether the Data API refuses requests without a key, as the one of the specification
             does; otherwise they share a quota of their own.
         limit: requests that a key may send in a window; None for no limit and no limit headers.
-        weighted: whether `limit` counts compute units: the cost of a request's route, one for a route without
-            a known cost.
         window: length of the window in seconds, from the first request in it.
+        day_limit: requests that a key may send in a day, from the first request in it; None for no limit.
         metrics_limit: requests that the Metrics API takes in a window, without limit headers; None for no
             limit.
         metrics_window: length of that window in seconds.
+        metrics_day_limit: requests that the Metrics API takes in a day; None for no limit.
+        weighted: whether all limits count compute units: the cost of a request's route, one for a route
+            without a known cost.
+        block: seconds for which a key is blocked that sends three requests between a 429 and the end of its
+            retry-after; None for no block.
         token_lifetime: seconds until a page token expires.
         expired_status: status of the answer to an expired token.
         grow_every: seconds after which each list has one more row at its head; None for never.
@@ -94,10 +98,13 @@ class Settings:
     )
     api_key_required: bool = field(default=True, kw_only=True)
     limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
-    weighted: bool = field(default=False, kw_only=True)
     window: float = field(default=60.0, kw_only=True, validator=gt(0))
+    day_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     metrics_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
     metrics_window: float = field(default=60.0, kw_only=True, validator=gt(0))
+    metrics_day_limit: int | None = field(default=None, kw_only=True, validator=optional(ge(0)))
+    weighted: bool = field(default=False, kw_only=True)
+    block: float | None = field(default=None, kw_only=True, validator=optional(gt(0)))
     token_lifetime: float = field(default=86_400.0, kw_only=True, validator=gt(0))
     expired_status: int = field(default=400, kw_only=True, validator=[ge(400), le(599)])
     grow_every: float | None = field(default=None, kw_only=True, validator=optional(gt(0)))

@@ -18,7 +18,7 @@ from attrs import frozen
 from msgspec import Struct
 from msgspec.json import decode
 
-from chainapi.simulator.names import CHAIN_NAMES, METHODS, PRIMARY_CHAINS, bech32, identifier
+from chainapi.simulator.names import METHODS, PRIMARY_CHAINS, bech32, chain_names, identifier
 from chainapi.simulator.rows import Draw, EncodedRows, Row, RowSource, encode
 
 __all__ = [
@@ -44,7 +44,7 @@ SEARCHED = 1_000  # blocks in which a hash is searched
 BLOCK_GAS_LIMIT = "15000000"
 BASE_FEE = 25_000_000_000
 
-_TESTNETS = frozenset({43113})
+_TESTNETS = frozenset({43113, 335, 432201, 13337})
 _ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
 
 
@@ -192,14 +192,14 @@ class Chains(EncodedRows):
 
     def chain(self, chain: int) -> Row:
         """Return the record of one chain."""
-        name, symbol = CHAIN_NAMES.get(chain, (f"Chain {chain}", "TOK"))
+        name, token, symbol = chain_names(chain)
         host = f"https://chain-{chain}.invalid"
         drawn = self.draw(chain)
         return {
             "chainId": str(chain),
             "status": "OK",
             "chainName": name,
-            "description": f"{name}, as simulated.",
+            "description": f"{name}, an EVM chain with the native token {symbol}.",
             "platformChainId": identifier(drawn[:49]),
             "subnetId": identifier(drawn[15:64]),
             "vmName": "EVM",
@@ -208,10 +208,10 @@ class Chains(EncodedRows):
             "wsUrl": f"wss://chain-{chain}.invalid/ws",
             "isTestnet": chain in _TESTNETS,
             "networkToken": {
-                "name": symbol,
+                "name": token,
                 "symbol": symbol,
                 "decimals": 18,
-                "description": f"Token of {name}.",
+                "description": f"{token} pays the fees of {name}.",
             },
             "private": False,
             "enabledFeatures": ["nftIndexing", "webhooks"],

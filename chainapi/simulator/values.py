@@ -16,12 +16,14 @@ from uuid import UUID
 from attrs import define
 
 from chainapi.models.schema import Kind
-from chainapi.simulator.names import CHAIN_NAMES, METHODS, bech32, identifier
+from chainapi.simulator.names import COLLECTIONS, METHODS, TOKENS, bech32, chain_names, identifier
 from chainapi.simulator.sources import DAY
 
 __all__ = ["FIRST_HEIGHT", "Context", "Factory", "is_text", "scalar"]
 
 FIRST_HEIGHT = 9_000_000  # height of the block of row 0
+# Records of the native token of a chain.
+NATIVE = frozenset({"NetworkToken", "NativeTokenBalance", "WebhookNetworkToken"})
 # Whole numbers that are strings in these records only; `Page` stands for what a page holds besides its rows.
 IN_DIGITS = frozenset({"Utxo.outputIndex", "Page.blockHeight"})
 
@@ -38,6 +40,7 @@ class Context:
         echoes: values of the request, by their names on the wire, that the row repeats.
         shared: the ones that the records in the row repeat, too.
         index: index of the token, or of another thing with a name, so that its name and symbol match.
+        chain: chain of the row.
 
     """
 
@@ -48,6 +51,13 @@ class Context:
     echoes: Mapping[str, str]
     shared: Mapping[str, str]
     index: int = 0
+    chain: int = 0
+
+    def begin(self, number: int, time: int) -> None:
+        """Begin a row, whose random generator has its seed."""
+        self.number, self.time, self.index = number, time, 0
+        text = self.shared.get("chainId", "")
+        self.chain = int(text) if text.isdecimal() else self.one_of(self.chains or (0,))
 
     def below(self, limit: int) -> int:
         """Return a random whole number from 0 to `limit - 1`."""
@@ -96,11 +106,22 @@ def _find(table: Table, name: str) -> Factory | None:
 
 
 def _text(name: str, owner: Any) -> Factory:
-    primary = owner is not None and owner.__module__.endswith(".primary_network")
-    return (_find(_PRIMARY_TEXTS, name) if primary else None) or _find(_TEXTS, name) or _WORD
+    of = getattr(owner, "__name__", "")
+    tables = [_TEXTS]
+    if owner is not None and owner.__module__.endswith(".primary_network"):
+        tables.insert(0, _PRIMARY_TEXTS)
+    elif of in NATIVE:
+        tables.insert(0, _NATIVE_TEXTS)
+    elif "721" in of or "1155" in of:
+        tables.insert(0, _COLLECTION_TEXTS)
+    elif "Webhook" in of:
+        tables.insert(0, _WEBHOOK_TEXTS)
+    return next((factory for table in tables if (factory := _find(table, name))), _WORD)
 
 
 def _whole(name: str, owner: Any) -> Factory:
+    if "ecimals" in name and getattr(owner, "__name__", "") in NATIVE:
+        return _words(18)
     factory = _find(_WHOLE_TEXTS, name) or _find(_WHOLE_NUMBERS, name) or _below(20)
     if is_text(name) or f"{getattr(owner, '__name__', 'Page')}.{name}" in IN_DIGITS:
         return lambda context: str(factory(context))
@@ -157,6 +178,11 @@ def _chain_id(context: Context) -> int:
     return int(context.one_of(context.chains))
 
 
+def _native(part: int) -> Factory:
+    """Return the name or the symbol of the native token of the row's chain, or the name of the chain: 0."""
+    return lambda context: chain_names(context.chain)[part]
+
+
 def _time(context: Context) -> int:
     return context.time
 
@@ -195,24 +221,49 @@ _PRIMARY_TEXTS: Table = (
     _NODES,
     ("(contract|from|to)Address", _EVM_ADDRESS),
     ("address", _bech32_of_chain),
+    ("name", _words("Avalanche")),
+    ("symbol", _words("AVAX")),
     (".*[aA]ddresses", _bech32),
     (".*(Id|Hash(es)?)|hash|transactions", _id),
 )
+_NATIVE_TEXTS: Table = (
+    ("name|tokenName", _native(1)),
+    ("symbol|tokenSymbol", _native(2)),
+    ("description", lambda context: "{1} pays the fees of {0}.".format(*chain_names(context.chain))),
+)
+_COLLECTION_TEXTS: Table = (
+    ("name", _named(*(name for name, _ in COLLECTIONS))),
+    ("symbol", _named(*(symbol for _, symbol in COLLECTIONS))),
+    ("description", _named(*(f"A piece of {name}." for name, _ in COLLECTIONS))),
+)
+_WEBHOOK_TEXTS: Table = (
+    ("name", _words("Treasury", "Hot wallet", "Deposits", "Validators")),
+    ("description", _words("Calls the ledger service.", "Alerts the operators.", "Credits deposits.")),
+    ("type", _words("Transfer")),
+)
 _TEXTS: Table = (
     _NODES,
-    (".*[eE]vmChainId|chainId|unindexedChains", lambda context: str(_chain_id(context))),
+    ("chainId", lambda context: str(context.chain)),
+    (".*[eE]vmChainId|unindexedChains", lambda context: str(_chain_id(context))),
     (".*([bB]lockchain|[cC]hain|[sS]ubnet|asset|vm)Ids?", _id),
-    ("id|(org|log|apiKey|operation)Id", _uuid),
-    (".*(Hex|Hash|[mM]essageId)|eventSignatures", _HASH),
+    ("id|(org|log|apiKey|operation|webhook)Id", _uuid),
+    (".*(Hex|Hash|[mM]essageId)|eventSignatures|topic[0-3]|storageKeys|receiptRoot", _HASH),
     ("ipAddress", lambda context: f"192.0.2.{context.below(256)}"),
     ("to|from|.*[aA]ddress(es)?|rewardRedeemer|multicall|keys", _EVM_ADDRESS),
     ("publicKey|signature", _hex(48)),
     ("proofOfPossession|signedMessage", _hex(96)),
-    ("input|data|payload|utxoBytes|secret|memo", _hex(36)),
+    ("input|data|payload|utxoBytes|memo", _hex(36)),
+    ("secret", lambda context: context.bytes(32).hex()),
     ("methodName", _named(*(name for _, _, name in METHODS))),
-    ("name|nftCollectionName", _named("Avalanche", "USD Coin", "Joe", "Dexalot", "Beam", "Wrapped Ether")),
-    ("symbol|nftSymbol", _named("AVAX", "USDC", "JOE", "ALOT", "BEAM", "WETH.e")),
-    (".*[cC]hainName", _named(*(name for name, _ in CHAIN_NAMES.values()))),
+    ("nftCollectionName", _named(*(name for name, _ in COLLECTIONS))),
+    ("nftSymbol", _named(*(symbol for _, symbol in COLLECTIONS))),
+    ("name", _named(*(name for name, _, _ in TOKENS))),
+    ("symbol", _named(*(symbol for _, symbol, _ in TOKENS))),
+    ("description", _named(*(f"{name}, a token on Avalanche." for name, _, _ in TOKENS))),
+    ("coingeckoCoinId", _named(*(name.lower().replace(" ", "-") for name, _, _ in TOKENS))),
+    ("valueWithDecimals", lambda context: f"{context.below(10_000)}.{context.below(10**6):06}"),
+    ("tags", _words("stablecoin", "defi", "bridge", "gaming")),
+    (".*[cC]hainName", _native(0)),
     (".*(Uri|Url)|url|officialSite", _address_at("files")),
     (".*Date|lastUpdated", _iso_time),
     (".*Chain", _words("p-chain", "x-chain", "c-chain")),
@@ -220,6 +271,13 @@ _TEXTS: Table = (
     ("utxoType", _words("TRANSFER", "STAKE")),
     ("blockType", _words("StandardBlock", "CommitBlock", "ProposalBlock")),
     ("(avalancheGoV|v)ersion", _words("avalanchego/1.13.4", "avalanchego/1.14.0")),
+    ("attributes", _words('[{"trait_type":"Level","value":"3"}]', '[{"trait_type":"Eyes","value":"Green"}]')),
+    ("properties", _words('{"rarity":"common"}', '{"rarity":"rare"}')),
+    ("background", _words("Dawn", "Forest", "Ocean")),
+    ("internalTxType", _words("CALL", "CREATE", "DELEGATECALL")),
+    ("message", _words("the export is complete")),
+    ("status", _words("unlocked")),
+    ("apiKeyAlias", _words("production", "staging", "analytics")),
     ("color", lambda context: "#" + context.bytes(3).hex()),
     ("email", _words("hello@token.invalid", "team@token.invalid")),
     ("host", _words("data.invalid", "rpc.invalid")),
@@ -237,7 +295,7 @@ _TEXTS: Table = (
 _WHOLE_TEXTS: Table = (
     ("blockNumber|createBlock(Number|Index)", _height),
     ("consumingBlockNumber", lambda context: _height(context) + 1 + context.below(1_000)),
-    ("chainId", _chain_id),
+    ("chainId", lambda context: context.chain),
     ("tokenId", lambda context: context.number),
     ("gasLimit", _below(8_000_000, 8_000_000)),
     ("gas(Used|Spent)", _below(7_900_000, 21_000)),
@@ -255,7 +313,7 @@ _WHOLE_NUMBERS: Table = (
     (".*[hH]eight", _height),
     ("evmChainId", _chain_id),
     ("total(Addresses|Holders|Tokens)", lambda context: context.number + 1),
-    ("decimals", _named(18, 6)),
+    ("decimals", _named(*(decimals for _, _, decimals in TOKENS))),
     ("denomination", _words(9)),
     ("threshold|txType", _words(1)),
     (".*[lL]ocktime", _words(0)),

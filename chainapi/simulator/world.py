@@ -11,7 +11,7 @@ time is an argument, in seconds on any clock that only moves forward. One exchan
 from __future__ import annotations
 
 import json
-import math
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from decimal import Decimal
 from functools import lru_cache
@@ -20,22 +20,24 @@ from random import Random
 from typing import Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from attrs import define
 from msgspec import Struct
 from msgspec.structs import replace
 
 from chainapi._http.message import Request, Response
 from chainapi.simulator.account import Account
 from chainapi.simulator.bodies import checked_body, parameters_of, read_body
+from chainapi.simulator.calls import WebhookCall, calls_of
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.injection import with_malformed_row
 from chainapi.simulator.lists import Listing
 from chainapi.simulator.log import Exchange
 from chainapi.simulator.matching import Segments, first_segment, match_path
-from chainapi.simulator.pages import TOLERANCE, Pages
+from chainapi.simulator.pages import Pages
+from chainapi.simulator.quota import TOLERANCE, Quota
 from chainapi.simulator.router import Router
 from chainapi.simulator.rows import Row, encode
 from chainapi.simulator.settings import Settings
+from chainapi.simulator.sources import DAY
 from chainapi.simulator.stats import Stats, Tally
 from chainapi.simulator.validation import HTTPError
 from chainapi.simulator.writes import Write, created, write
@@ -80,45 +82,6 @@ class _Caller(Struct, frozen=True):
         return self.service, self.key
 
 
-@define
-class _Window:
-    """Fixed window of a quota, which begins with the first request in it."""
-
-    start: float = -math.inf
-    used: int = 0
-
-    def take(self, cost: int, limit: int, window: float, now: float) -> int | None:
-        """Count the cost and return None, or return the seconds until the window ends.
-
-        They are rounded up to whole seconds.
-        """
-        left = self.start + window - now
-        if left <= TOLERANCE:
-            self.start, self.used, left = now, 0, window
-        if self.used + cost > limit:
-            return math.ceil(left - TOLERANCE)
-        self.used += cost
-        return None
-
-
-@define
-class _Stop:
-    """Stop: no request may be sent from a 429 until its retry-after has passed.
-
-    It begins when the 429 arrives.
-    """
-
-    start: float = math.inf
-    end: float = -math.inf
-
-    def holds(self, now: float) -> bool:
-        return self.start <= now < self.end - TOLERANCE
-
-    def extend(self, start: float, end: float, now: float) -> None:
-        self.start = min(self.start, start) if now < self.end else start
-        self.end = max(self.end, end)
-
-
 class World:
     """State of both services.
 
@@ -134,20 +97,19 @@ class World:
         self._router = Router(settings, self._added, self._account)
         self._pages = Pages(settings, self.stats, self._added)
         self._schedule = Schedule(settings.seed)
-        self._windows: dict[object, _Window] = {}
-        self._stops: dict[object, _Stop] = {}
+        self._quotas: defaultdict[object, Quota] = defaultdict(Quota)
         self._begun: float | None = None
+        self._inserted: Counter[Segments] = Counter()
 
     def sent(self, request: Request, now: float) -> Exchange | None:
         """Count a request that the client sends although it has to wait for a retry-after.
 
         Returns its entry in the log; None without a log.
         """
-        if self.log is None and not self._stops:
+        if self.log is None and not self._quotas:
             return None
         caller = self._identify(request)
-        stop = self._stops.get(caller.quota)
-        stopped = stop is not None and stop.holds(now)
+        stopped = self._quotas[caller.quota].sent(now, self.settings.block)
         for tally in caller.tallies:
             tally.sent_while_stopped += stopped
         if self.log is None:
@@ -239,8 +201,7 @@ class World:
             exchange.answered = now
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
-            stop = self._stops.setdefault(self._identify(request).quota, _Stop())
-            stop.extend(now + grace, now + float(wait), now)
+            self._quotas[self._identify(request).quota].stop(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
         """Add `count` new rows at the head of the list at `path`.
@@ -253,7 +214,7 @@ class World:
             raise ValueError(
                 f"cannot insert {count} rows at {path!r}: give a list that grows, 0 rows or more"
             )
-        listing.inserted += count
+        self._inserted[listing.place] += count
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
         """Return all rows that a query selects from the list at `path`, in page order.
@@ -268,6 +229,15 @@ class World:
             return self._pages.rows(found, query)
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
+
+    def webhook_calls(
+        self, webhook_id: str, *, events: int, doubled: float, late: float
+    ) -> list[WebhookCall]:
+        """Return calls of a webhook, others at each request; raise ValueError for one that gets none."""
+        webhook = self._read(("data", "v1", "webhooks", webhook_id))
+        secret = str(self._read(("data", "v1", "webhooks:getSharedSecret"))["secret"])
+        random, time = Random(self._account.draw()), self._account.time or self.settings.epoch  # noqa: S311
+        return calls_of(webhook, secret, random, time, events=events, doubled=doubled, late=late)
 
     def _list_at(self, place: str) -> Listing:
         """Return the list at a path, which follows the method unless that is GET."""
@@ -336,25 +306,19 @@ class World:
 
         The wait is the seconds until a refused request may be sent again.
         """
+        settings = self.settings
         public = caller.service == "metrics"
-        limit = self.settings.metrics_limit if public else self.settings.limit
-        window = self.settings.metrics_window if public else self.settings.window
-        if limit is None or caller.service is None:
+        pairs = (
+            ((settings.metrics_limit, settings.metrics_window), (settings.metrics_day_limit, DAY))
+            if public
+            else ((settings.limit, settings.window), (settings.day_limit, DAY))
+        )
+        limits = [(limit, window) for limit, window in pairs if limit is not None]
+        if not limits or caller.service is None:
             return {}, None
-        meter = self._windows.setdefault(caller.quota, _Window())
-        weighted = self.settings.weighted and not public
-        cost = self._router.units(caller.segments) if weighted else 1
-        wait = meter.take(cost, limit, window, now)
-        if public:
-            return {}, wait
-        headers = {
-            "ratelimit-policy": f"{limit};w={window:.10g}",
-            "ratelimit-limit": str(limit),
-            "ratelimit-remaining": str(max(limit - meter.used, 0)),
-        }
-        if wait is not None:
-            headers["ratelimit-reset"] = headers["retry-after"] = str(wait)
-        return headers, wait
+        cost = self._router.units(caller.segments) if settings.weighted else 1
+        headers, wait = self._quotas[caller.quota].take(cost, limits, now)
+        return ({} if public else headers), wait
 
     def _find(self, request: Request, caller: _Caller, now: float) -> tuple[int, Row | None]:
         """Return the status and the body of an answer; None for an answer without a body."""
@@ -381,12 +345,12 @@ class World:
         found = self._router.find(segments, {})
         return {} if isinstance(found, Listing) else found
 
-    def _added(self, listing: Listing) -> int:
-        """Return how many rows were added to a list since the beginning."""
-        every = self.settings.grow_every
-        if not listing.grows or every is None or self._begun is None:
-            return listing.inserted
-        return listing.inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
+    def _added(self, segments: Segments) -> int:
+        """Return how many rows were added to the list at a path since the beginning."""
+        inserted, every = self._inserted[segments], self.settings.grow_every
+        if every is None or self._begun is None:
+            return inserted
+        return inserted + max(int((self._now - self._begun) / every + TOLERANCE), 0)
 
 
 def _parameters(request: Request, caller: _Caller) -> dict[str, str]:

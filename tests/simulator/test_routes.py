@@ -281,6 +281,32 @@ def test_values_look_like_what_their_fields_are_named() -> None:
     assert wrong == []
 
 
+def test_tokens_and_chains_have_names_that_belong_together() -> None:
+    """Chains have their native tokens, and tokens their symbols and decimals, on every route."""
+    caller = Caller(chains=(43114, 53935, 7), rows=30)
+    chains = caller.body("/data/v1/chains")["chains"]
+    natives = [chain["networkToken"] for chain in chains]
+    assert [token["symbol"] for token in natives][:2] == ["AVAX", "JEWEL"]
+    assert [token["name"] for token in natives][:2] == ["Avalanche", "Jewel"]
+    for chain, token in zip(chains, natives, strict=True):
+        path = f"/data/v1/chains/{chain['chainId']}/addresses/0xa/balances:getNative"
+        balance = caller.body(path)["nativeTokenBalance"]
+        known = (token["name"], token["symbol"], 18)
+        assert (balance["name"], balance["symbol"], balance["decimals"]) == known
+    tokens = caller.walk("data.evm.erc20_balances")
+    assert {("USD Coin", "USDC", 6), ("Wrapped AVAX", "WAVAX", 18)} <= {
+        (row["name"], row["symbol"], row["decimals"]) for row in tokens
+    }
+    assert len({row["name"] for row in tokens}) == len({row["symbol"] for row in tokens}) > 5
+    invented = [
+        (name, field, value)
+        for name in NAMES
+        for field, value in fields_of(Caller(rows=20).route(name))
+        if re.fullmatch(r"alpha|beta|gamma|delta|TOK|(Token|Chain) \d+", str(value))
+    ]
+    assert invented == []
+
+
 def test_fields_that_may_be_missing_are_missing_at_times() -> None:
     """Optional fields are missing in some rows; required ones are in all."""
     rows = Caller(rows=100).walk("data.evm.erc20_balances")

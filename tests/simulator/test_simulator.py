@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import re
+import tracemalloc
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -16,7 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from yarl import URL
 
-from chainapi import LimiterOptions, Provider, Session
+from chainapi import Limit, LimiterOptions, Provider, Session
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
@@ -337,6 +339,55 @@ def test_token_is_bound_to_its_query() -> None:
     assert len({token, *tokens}) == 5
 
 
+# What is kept
+
+
+def memory_of(requests: Callable[[], None]) -> int:
+    """Return how many bytes more are kept after requests, when as many were made before."""
+    kept: list[int] = []
+    tracemalloc.start()
+    try:
+        for _ in range(2):
+            requests()
+            gc.collect()
+            kept.append(tracemalloc.get_traced_memory()[0])
+    finally:
+        tracemalloc.stop()
+    return kept[1] - kept[0]
+
+
+def test_dead_tokens_take_no_memory() -> None:
+    """Expired page tokens are forgotten, and refused as before."""
+    caller = Caller(token_lifetime=60.0, expired_status=410)
+    first = caller.page(BLOCKS)["nextPageToken"]
+    second = caller.page(BLOCKS, pageToken=first)["nextPageToken"]
+
+    def requests() -> None:
+        for _ in range(4_000):
+            caller.now += 1
+            caller.page(BLOCKS)
+
+    assert memory_of(requests) < 200_000
+    caller.world.settings.faults = (Fault(page=3, at=1, status=503),)
+    for token, status in ((first, 410), (second, 503), (second, 410)):
+        assert refused(caller.response(BLOCKS, pageToken=token))[0] == status
+    assert refused(caller.response(BLOCKS, pageToken=first))[2] == ["pageToken has expired"]
+    assert caller.world.stats.tokens_expired == 3
+
+
+def test_many_lists_take_bounded_memory() -> None:
+    """Lists of ever more addresses keep no more memory than some of them."""
+    caller = Caller(rows=0)
+    addresses = iter(range(10**6))
+
+    def requests() -> None:
+        for _ in range(2_000):
+            caller.page(f"/v1/chains/43114/addresses/0x{next(addresses)}/transactions")
+            caller.page(f"/v1/chains/43114/addresses/0x{next(addresses)}/balances:getNative")
+
+    assert memory_of(requests) < 4 * 2**20
+
+
 # Limits
 
 
@@ -409,6 +460,61 @@ def test_metrics_limit_has_no_headers() -> None:
     caller.now += 10
     assert caller.response(TPS, key=None).status == 200
     assert caller.world.stats.services["metrics"].refused == 1
+
+
+async def test_a_day_has_a_limit_beside_the_minute() -> None:
+    """A session keeps to the day's window too, whose headers it gets when fewer requests are left in it."""
+    caller = Caller(limit=2, day_limit=3)
+    headers = [limits(caller.response(BLOCKS)) for _ in range(2)]
+    assert headers[1]["ratelimit-policy"] == "2;w=60, 3;w=86400"
+    caller.now += 60
+    headers += [limits(caller.response(BLOCKS)) for _ in range(2)]
+    assert [one["ratelimit-limit"] for one in headers] == ["2", "2", "3", "3"]
+    assert (headers[3]["ratelimit-remaining"], headers[3]["retry-after"]) == ("0", str(86_400 - 60))
+
+    sim = Simulator(limit=10, day_limit=25, metrics_day_limit=2)
+    async with Session(**sim.arguments()) as session:
+        for _ in range(60):
+            await session.data.get("/v1/chains/43114")
+        assert 2 * DAY <= asyncio.get_running_loop().time() < 2 * DAY + 1_000
+        assert sim.stats.sent_while_stopped == 0
+        assert sim.stats.refused <= 3
+    transport = sim.transport()
+    assert [(await transport.send(request(TPS))).status for _ in range(3)] == [200, 200, 429]
+
+
+async def test_who_goes_on_after_a_refusal_is_blocked() -> None:
+    """With `block` three requests in a stop get a key blocked; a session never is."""
+    caller = Caller(limit=1, block=600.0, other_keys=["second"])
+    waits = [caller.response(BLOCKS).headers.get("retry-after") for _ in range(6)]
+    assert waits == [None, "60", "60", "60", "600", "600"]
+    assert caller.response(BLOCKS, key="second").status == 200
+    caller.now += 599
+    assert caller.response(BLOCKS).headers["retry-after"] == "1"
+    caller.now += 1
+    assert caller.response(BLOCKS).status == 200
+
+    sim = Simulator(limit=5, window=10.0, block=3_600.0, latency=0.1)
+    async with Session(**sim.arguments()) as session:
+        calls = (session.data.get("/v1/chains/43114") for _ in range(40))
+        await asyncio.gather(*calls)
+    assert sim.stats.refused > 0
+    assert asyncio.get_running_loop().time() < 120
+
+
+async def test_units_are_counted_by_both_services() -> None:
+    """`weighted` charges the units of a route of the Metrics API too, which a session counts alike."""
+    path = "/v2/chains/43114/metrics/txCount"
+    caller = Caller(metrics_limit=250, weighted=True)
+    assert [caller.response(path).status for _ in range(3)] == [200, 200, 429]
+    assert caller.response("/v2/nothing").status == 404
+
+    sim = Simulator(metrics_limit=250, weighted=True, points=500)
+    limit = Limit(250, per=60.0, units=True)
+    async with Session(**sim.arguments(), limits={"metrics": [limit]}) as session:
+        rows = await session.metrics.chains.metric(43114, "txCount", page_size=100).collect()
+    assert (len(rows), sim.stats.refused) == (500, 0)
+    assert asyncio.get_running_loop().time() >= 120
 
 
 def test_limit_may_change_while_it_runs() -> None:
@@ -814,6 +920,7 @@ def test_impossible_settings_are_refused() -> None:
     """Impossible settings raise ValueError with their name."""
     wrongs: list[tuple[str, Any]] = [
         *(("latency", -1.0), ("latency", float("nan")), ("limit", -1), ("window", 0.0), ("rows", -1)),
+        *(("day_limit", -1), ("metrics_day_limit", -1), ("block", 0.0)),
         *(("chains", []), ("chains", [1, 1]), ("metrics_page_size", 0), ("grow_every", 0.0)),
         *(("token_lifetime", 0.0), ("expired_status", 200), ("expired_status", 600)),
         *(("api_key_header", "x y"), ("api_key_header", "")),
