@@ -30,6 +30,7 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unus
     real = False  # whether time passes as on the machine, for all virtual loops of the process
     now = 0.0
     threads = 0  # that work for the loop: while one does, the loop is not idle
+    serves = False  # whether the loop began without a task, and other threads give it work
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready, or let `timeout` seconds pass at once."""
@@ -38,7 +39,8 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unus
             ready = super().select(timeout)
             self.now += time.monotonic() - began
             return ready
-        ready = super().select(None if self.threads and timeout != 0 else 0)
+        waits = (self.threads and timeout != 0) or (self.serves and timeout is None)
+        ready = super().select(None if waits else 0)
         if not ready and timeout is None and threading.active_count() > 1:
             ready = super().select(GRACE)
         if ready:
@@ -75,6 +77,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         """Run until the loop is stopped; RuntimeError for a deadlock."""
+        self._virtual.serves = not asyncio.all_tasks(self)
         try:
             super().run_forever()
         except _Idle:
