@@ -62,6 +62,11 @@ class Body:
         self._first: bytes | None = None
         self._closing = asyncio.Lock()
 
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota under way; 0 without one."""
+        return self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
+
     async def begin(self) -> None:
         """Fetch the first piece; close the stream if that fails.
 
@@ -123,8 +128,8 @@ class Body:
         """Return the problem details of a stream that broke, with its checkpoint."""
         problem = problem_of(error, place=self._place)
         wait = problem.retry_after
-        if isinstance(error, RateLimitedError) and wait is None and isinstance(self._stream, Pages):
-            wait = self._stream.quota_wait or None
+        if isinstance(error, RateLimitedError) and wait is None:
+            wait = self.quota_wait or None
         checkpoint = None if error.checkpoint is None else error.checkpoint.dumps()
         return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
@@ -237,8 +242,7 @@ class SSEBody(Body):
 
     def _beat(self) -> bytes:
         """Return the event of a wait, or a comment; nothing after a short silence."""
-        wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
-        wait = wait if wait >= _TICK else 0.0
+        wait = self.quota_wait if self.quota_wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at
         if silence < self._heartbeat and (not wait or self._reported):
             return b""
