@@ -30,7 +30,6 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unus
     real = False  # whether time passes as on the machine, for all virtual loops of the process
     now = 0.0
     threads = 0  # that work for the loop: while one does, the loop is not idle
-    serves = False  # whether the loop began without a task, and other threads give it work
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Return what is ready, or let `timeout` seconds pass at once."""
@@ -39,10 +38,10 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unus
             ready = super().select(timeout)
             self.now += time.monotonic() - began
             return ready
-        waits = (self.threads and timeout != 0) or (self.serves and timeout is None)
-        ready = super().select(None if waits else 0)
+        ready = super().select(None if self.threads and timeout != 0 else 0)
         if not ready and timeout is None and threading.active_count() > 1:
-            ready = super().select(GRACE)
+            in_main = threading.current_thread() is threading.main_thread()
+            ready = super().select(GRACE if in_main else None)
         if ready:
             return ready
         if timeout is None:
@@ -61,7 +60,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     While every task waits, the clock jumps to the next timer, so no wait takes real time. While a function
     runs in a thread of `run_in_executor` or `asyncio.to_thread`, no virtual time passes. The loop does not
-    know other threads, and it does not wait for sockets: a timer that is set is always sooner.
+    know other threads, and it does not wait for sockets: a timer that is set is always sooner. Outside of the
+    main thread, a loop without a timer waits for other threads.
 
     Raises RuntimeError from `run_until_complete` if every task waits and no timer is set.
     """
@@ -77,7 +77,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_forever(self) -> None:
         """Run until the loop is stopped; RuntimeError for a deadlock."""
-        self._virtual.serves = not asyncio.all_tasks(self)
         try:
             super().run_forever()
         except _Idle:
