@@ -245,7 +245,7 @@ class StreamResponse(Response):
 
 
 def _shut_down(wait: float) -> ChainAPIError:
-    """Return the error of a request that the server cancelled: its time to shut down is over."""
+    """Return the error of a request that a server cancels when it shuts down."""
     if wait:
         return QuotaWaitError(time() + wait, retry_after=wait, deadline=0.0)
     return SessionClosedError("the server shut down before the first page came")
