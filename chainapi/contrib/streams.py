@@ -16,6 +16,7 @@ from attrs import evolve
 
 from chainapi._paging.background import end
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.follow import Follow
 from chainapi._paging.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
@@ -38,7 +39,8 @@ class Body:
     itself: await `begin`, and pass it the body.
 
     Args:
-        stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
+        stream: `Pages`, whose rows arrive page by page, each once; a followed list; or any asynchronous
+            iterable of rows.
         place: the request of the client, for the log, such as ``GET /tps``.
         limit: rows at most; of `Pages` that were resumed, the rows before count too.
 
@@ -144,9 +146,12 @@ class Body:
                     yield rows, stream.checkpoint
             return
         async for row in stream:
-            yield [row], None
+            yield [row], self._position()
             if left and (left := left - 1) == 0:
                 return
+
+    def _position(self) -> Checkpoint | None:
+        return self._stream.checkpoint if isinstance(self._stream, Pages | Follow) else None
 
     def _encoded(self) -> AsyncGenerator[bytes, None]:
         """Yield the rows as bytes."""
@@ -232,8 +237,7 @@ class SSEBody(Body):
                         rows, checkpoint = event
                         yield _event("rows", rows, checkpoint)
                         self._sent()
-        stream = self._stream
-        yield _event("end", {}, stream.checkpoint if isinstance(stream, Pages) else None)
+        yield _event("end", {}, self._position())
 
     def _broken(self, problem: Problem) -> bytes:
         # A browser connects again after these milliseconds.
