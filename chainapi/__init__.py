@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chainapi.models.metrics import MetricPoint
     from chainapi.script import run
     from chainapi.session import Session
+    from chainapi.sync import connect
     from chainapi.webhooks import validate_webhook
 
 __all__ = [
@@ -45,6 +46,7 @@ __all__ = [
     "Session",
     "SessionView",
     "__version__",
+    "connect",
     "merge",
     "run",
     "validate_webhook",
@@ -68,6 +70,7 @@ _MODULES = {
     "Provider": "_config",
     "Session": "session",
     "SessionView": "_api.view",
+    "connect": "sync",
     "merge": "_paging.merge",
     "run": "script",
     "validate_webhook": "webhooks",

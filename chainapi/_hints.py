@@ -76,7 +76,10 @@ class AsyncContextOnly:
 
         def __enter__(self) -> None:
             """Refuse `with`."""
-            raise TypeError("write `async with`, inside of an `async def`: a session needs an event loop")
+            raise TypeError(
+                "write `async with` in an `async def`: a session needs an event loop. Without asyncio, write"
+                " `with chainapi.connect() as api:`"
+            )
 
         def __exit__(self, *_: object) -> None:
             """Do nothing: `with` was refused."""

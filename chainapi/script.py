@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from chainapi.errors import ConfigurationError
 from chainapi.session import Session
 
-__all__ = ["run"]
+__all__ = ["refuse_running_loop", "run"]
 
 T = TypeVar("T")
 RARE_COLLECTIONS = (50_000, 20, 100)  # thresholds of the garbage collector
@@ -39,7 +39,7 @@ def run(
         SystemExit: Ctrl-C was pressed.
 
     """
-    _refuse_running_loop()
+    refuse_running_loop("run() makes one of its own")
     if not callable(main):
         raise ConfigurationError("run() takes the function itself: run(main), not run(main())")
 
@@ -59,12 +59,18 @@ def run(
         gc.set_threshold(*thresholds)
 
 
-def _refuse_running_loop() -> None:
+def refuse_running_loop(why: str) -> None:
+    """Refuse a call inside of a running event loop.
+
+    Raises:
+        ConfigurationError: one runs in this thread; the message has the reason.
+
+    """
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
     raise ConfigurationError(
-        "run() makes an event loop, and one runs already, as in a notebook: use"
-        " `async with Session() as session:` and await your function"
+        f"an event loop runs in this thread, as in a notebook or an async view, and {why}: use"
+        " `async with Session() as session:` and await its methods"
     )

@@ -40,7 +40,7 @@ Figures = dict[str, float]
 # Rooms by the design: the modules of a room, where they were and where they move to.
 HEART: Mapping[str, Sequence[str]] = {
     "face": (
-        "__init__ _version session script json webhooks errors events transport _config _text _hints py",
+        "__init__ _version session script sync json webhooks errors events transport _config _text _hints py",
         "core core.extras core.arguments core.numbers core.duration core.private",
     ),
     "http": ("_http _http.* core.idempotency core.canonical_json",),

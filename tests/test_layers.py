@@ -34,7 +34,7 @@ LAYERS = (
         *("_paging.follow", "_paging.split", "_paging.merge", "_paging.progress"),
     },
     {"session", "transport", "json", "webhooks"},
-    {"script"},
+    {"script", "sync"},
     {"__init__"},
     {"contrib", "export", "otel", "simulator"},
     {"dask", "testing"},

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from http import HTTPStatus
+from time import time
 from typing import Any, ParamSpec, TypeAlias
 
 from chainapi import Checkpoint, Pages, Session, SessionView
@@ -16,7 +17,7 @@ from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody, rows_left
 from chainapi.core.extras import missing_extra
-from chainapi.errors import ChainAPIError, ConfigurationError
+from chainapi.errors import ChainAPIError, ConfigurationError, QuotaWaitError, SessionClosedError
 
 try:
     from starlette.applications import Starlette
@@ -210,6 +211,10 @@ class StreamResponse(Response):
             await asyncio.wait((sending, leaving), return_when="FIRST_COMPLETED")
             if sending.done():
                 sending.result()
+        except asyncio.CancelledError:
+            if self._begun:
+                raise
+            raise _shut_down(body.quota_wait) from None
         finally:
             try:
                 await end(sending, leaving)
@@ -237,6 +242,13 @@ class StreamResponse(Response):
         with suppress(_ClientLeftError):
             await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
             await send({"type": "http.response.body"})
+
+
+def _shut_down(wait: float) -> ChainAPIError:
+    """Return the error of a request that a server cancels when it shuts down."""
+    if wait:
+        return QuotaWaitError(time() + wait, retry_after=wait, deadline=0.0)
+    return SessionClosedError("the server shut down before the first page came")
 
 
 class _ClientLeftError(Exception):

@@ -16,6 +16,7 @@ from attrs import evolve
 
 from chainapi._paging.background import end
 from chainapi._paging.checkpoint import Checkpoint
+from chainapi._paging.follow import Follow
 from chainapi._paging.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
@@ -38,7 +39,8 @@ class Body:
     itself: await `begin`, and pass it the body.
 
     Args:
-        stream: `Pages`, whose rows arrive page by page, each once; or any asynchronous iterable of rows.
+        stream: `Pages`, whose rows arrive page by page, each once; a followed list; or any asynchronous
+            iterable of rows.
         place: the request of the client, for the log, such as ``GET /tps``.
         limit: rows at most; of `Pages` that were resumed, the rows before count too.
 
@@ -61,6 +63,11 @@ class Body:
         self._pieces = self._guarded()
         self._first: bytes | None = None
         self._closing = asyncio.Lock()
+
+    @property
+    def quota_wait(self) -> float:
+        """Seconds of the wait for quota under way; 0 without one."""
+        return self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
 
     async def begin(self) -> None:
         """Fetch the first piece; close the stream if that fails.
@@ -123,8 +130,8 @@ class Body:
         """Return the problem details of a stream that broke, with its checkpoint."""
         problem = problem_of(error, place=self._place)
         wait = problem.retry_after
-        if isinstance(error, RateLimitedError) and wait is None and isinstance(self._stream, Pages):
-            wait = self._stream.quota_wait or None
+        if isinstance(error, RateLimitedError) and wait is None:
+            wait = self.quota_wait or None
         checkpoint = None if error.checkpoint is None else error.checkpoint.dumps()
         return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
@@ -139,9 +146,12 @@ class Body:
                     yield rows, stream.checkpoint
             return
         async for row in stream:
-            yield [row], None
+            yield [row], self._position()
             if left and (left := left - 1) == 0:
                 return
+
+    def _position(self) -> Checkpoint | None:
+        return self._stream.checkpoint if isinstance(self._stream, Pages | Follow) else None
 
     def _encoded(self) -> AsyncGenerator[bytes, None]:
         """Yield the rows as bytes."""
@@ -227,8 +237,7 @@ class SSEBody(Body):
                         rows, checkpoint = event
                         yield _event("rows", rows, checkpoint)
                         self._sent()
-        stream = self._stream
-        yield _event("end", {}, stream.checkpoint if isinstance(stream, Pages) else None)
+        yield _event("end", {}, self._position())
 
     def _broken(self, problem: Problem) -> bytes:
         # A browser connects again after these milliseconds.
@@ -237,8 +246,7 @@ class SSEBody(Body):
 
     def _beat(self) -> bytes:
         """Return the event of a wait, or a comment; nothing after a short silence."""
-        wait = self._stream.quota_wait if isinstance(self._stream, Pages) else 0.0
-        wait = wait if wait >= _TICK else 0.0
+        wait = self.quota_wait if self.quota_wait >= _TICK else 0.0
         silence = asyncio.get_running_loop().time() - self._sent_at
         if silence < self._heartbeat and (not wait or self._reported):
             return b""

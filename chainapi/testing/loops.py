@@ -40,7 +40,8 @@ class _Selector(selectors.DefaultSelector):  # type: ignore[misc,valid-type,unus
             return ready
         ready = super().select(None if self.threads and timeout != 0 else 0)
         if not ready and timeout is None and threading.active_count() > 1:
-            ready = super().select(GRACE)
+            in_main = threading.current_thread() is threading.main_thread()
+            ready = super().select(GRACE if in_main else None)
         if ready:
             return ready
         if timeout is None:
@@ -59,7 +60,8 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     While every task waits, the clock jumps to the next timer, so no wait takes real time. While a function
     runs in a thread of `run_in_executor` or `asyncio.to_thread`, no virtual time passes. The loop does not
-    know other threads, and it does not wait for sockets: a timer that is set is always sooner.
+    know other threads, and it does not wait for sockets: a timer that is set is always sooner. Outside of the
+    main thread, a loop without a timer waits for other threads.
 
     Raises RuntimeError from `run_until_complete` if every task waits and no timer is set.
     """

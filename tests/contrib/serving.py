@@ -13,10 +13,10 @@ from tests.raw_server import until
 
 
 @asynccontextmanager
-async def served(app: Any, http: str = "h11") -> AsyncIterator[int]:
-    """Serve an ASGI application with uvicorn, and give its port."""
+async def served(app: Any, http: str = "h11", grace: int = 5) -> AsyncIterator[int]:
+    """Serve an ASGI application with uvicorn, and give its port; its requests end `grace` seconds later."""
     config = uvicorn.Config(
-        app, port=0, http=http, lifespan="on", log_config=None, timeout_graceful_shutdown=5
+        app, port=0, http=http, lifespan="on", log_config=None, timeout_graceful_shutdown=grace
     )
     server = uvicorn.Server(config)
     serving = asyncio.ensure_future(server.serve())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 
 import pytest
 from fastapi import FastAPI
 
-from chainapi.simulator import Simulator
+from chainapi.simulator import Fault, Simulator
 from tests.contrib.applications import application
 from tests.contrib.serving import asked, served
 from tests.raw_server import let_pass, settle, until
@@ -57,3 +58,28 @@ async def test_stream_is_sent_while_pages_arrive(caplog: pytest.LogCaptureFixtur
     assert b"x-accel-buffering: no" in text
     assert text.count(b'"value"') == 100
     assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("faults", "kind", "waits"),
+    [
+        pytest.param([Fault(every=1, status=429, headers={"retry-after": "60"})], "quota", True, id="quota"),
+        pytest.param([Fault(every=1, stall=True)], "unavailable", False, id="a slow service"),
+    ],
+)
+async def test_server_that_shuts_down_answers_streams_that_wait_for_a_page(
+    faults: list[Fault], kind: str, waits: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream without a page when the server ends it is a 503, with the wait for quota if there is one."""
+    simulator = Simulator(points=300, faults=faults)
+    app = application(simulator)
+    async with contextlib.AsyncExitStack() as clients:
+        async with served(app, grace=0) as port:
+            reader = await clients.enter_async_context(asked(port, f"/tps/{CHAIN}"))
+            await until(lambda: simulator.stats.requests == 1)
+            await until(lambda: not waits or waiting(app) == 1)
+        text = (await reader.read()).decode()
+    assert text.startswith("HTTP/1.1 503 ")
+    assert f"urn:chainapi:{kind}" in text
+    assert ("\r\nretry-after: 60\r\n" in text) is waits
+    assert [one for one in caplog.records if one.exc_info] == []

@@ -169,6 +169,21 @@ async def test_each_event_of_rows_has_the_checkpoint_behind_it() -> None:
     ]
 
 
+async def test_a_followed_list_has_the_checkpoint_behind_each_new_row() -> None:
+    """A stream of new rows is resumed from the id of any event, like a list."""
+    simulator = Simulator(points=50)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(CHAIN)
+        await pages.collect()
+        simulator.insert(f"/v1/avg_tps/{CHAIN}", 3)
+        first = await whole(SSEBody(pages.follow(every=60), limit=1))
+        [(name, rows, position), end] = events(first)
+        resumed = session.metrics.avg_tps(CHAIN, resume=Checkpoint.loads(position or ""))
+        rest = await whole(SSEBody(resumed.follow(every=60), limit=2))
+    assert (name, end) == ("rows", ("end", {}, position))
+    assert [*rows, *rows_of(rest, SSEBody)] == points(simulator)[2::-1]
+
+
 async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
     """After an error that names a wait, a browser connects again when it is over."""
     simulator = Simulator(points=350, metrics_limit=1, metrics_window=600)

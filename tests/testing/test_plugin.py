@@ -329,6 +329,32 @@ async def test_x(chainapi_session, chainapi_simulator):
     assert "testing/simulator.py" not in printed
 
 
+APART = """
+from chainapi import Cache, Session
+CACHE = Cache(fresh=3600.0)
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.chainapi_limit(1, per=3600.0)]
+
+async def requested(session, simulator):
+    await session.with_options(cache=CACHE, max_wait=0.0).data.chain(43114)
+    simulator.assert_requests(1)
+
+@pytest.mark.parametrize("number", range(2))
+async def test_in_memory(number, chainapi_session, chainapi_simulator):
+    await requested(chainapi_session, chainapi_simulator)
+
+@pytest.mark.parametrize("number", range(2))
+async def test_on_a_port(number, chainapi_simulator):
+    async with chainapi_simulator as running:
+        async with Session(data_base_url=running.data_base_url, api_key=running.api_key) as session:
+            await requested(session, running)
+"""
+
+
+def test_nothing_of_one_test_reaches_the_next(suite: pytest.Pytester) -> None:
+    """Tests of one event loop and one cache each begin with a whole quota and without a response."""
+    run(suite, APART, passed=4)
+
+
 def test_session_is_closed_in_its_loop(suite: pytest.Pytester) -> None:
     """A session is closed after its test, also in a loop that lives on or that runs in a thread."""
     code = """
