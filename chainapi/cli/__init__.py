@@ -66,6 +66,7 @@ def run(
     It prints an error as one line on standard error.
     """
     terminal = terminal or standard()
+    terminal.words = tokens
     try:
         code = _dispatch(tokens, terminal, loop_factory)
         terminal.out.flush()

@@ -6,12 +6,12 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
-from attrs import AttrsInstance, asdict, frozen
+from attrs import asdict, frozen
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from rich.text import Text
@@ -47,8 +47,6 @@ __all__ = [
     "Seconds",
     "ServiceOptions",
     "app",
-    "changed",
-    "command_words",
     "ended_by_second_interrupt",
     "on_signal",
     "open_session",
@@ -244,48 +242,3 @@ def ended_by_second_interrupt(terminal: Terminal) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, cancel)
-
-
-def changed(options: AttrsInstance) -> dict[str, object]:
-    """Return the options that differ from the defaults."""
-    defaults = asdict(type(options)())
-    return {name: value for name, value in asdict(options).items() if value != defaults[name]}
-
-
-def command_words(
-    command: str, route: str, values: Sequence[str], options: Mapping[str, object]
-) -> list[str]:
-    """Return the words of a command line.
-
-    If a value looks like an option, the values come last, after ``--``.
-    """
-    if any(map(_like_option, values)):
-        return ["chainapi", command, route, *_option_words(options), "--", *values]
-    return ["chainapi", command, route, *values, *_option_words(options)]
-
-
-def _option_words(options: Mapping[str, object]) -> list[str]:
-    """Return options as words of a command line."""
-    words: list[str] = []
-    for name, value in options.items():
-        option = "--" + name.replace("_", "-")
-        match value:
-            case None | False:
-                pass
-            case True:
-                words.append(option)
-            case list():
-                for entry in value:
-                    words += _option_with(option, entry)
-            case _:
-                words += _option_with(option, str(value))
-    return words
-
-
-def _option_with(option: str, value: str) -> list[str]:
-    """Return an option with its value: one word if the value looks like an option."""
-    return [f"{option}={value}"] if _like_option(value) else [option, value]
-
-
-def _like_option(value: str) -> bool:
-    return value.startswith("-") and value != "-"  # that is standard input

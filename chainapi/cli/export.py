@@ -27,8 +27,6 @@ from chainapi.cli.common import (
     Hidden,
     Many,
     Rows,
-    changed,
-    command_words,
     on_signal,
     refuse,
     session_of,
@@ -49,7 +47,7 @@ from chainapi.cli.names import (
 )
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import counted, shell_words, worded
+from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
@@ -190,23 +188,13 @@ async def export(
                 if view.progress is None:  # nothing was fetched
                     raise
                 _report(terminal, route, error)
-            again = shell_words(_continuing(route, values, options, connection))
             same = " with the same standard input" if options.from_ == "-" else ""
-            terminal.note(f"{view.kept()}; to continue{same}: {again}")
+            terminal.note(f"{view.kept()}; to continue{same}: {again(terminal.words)}")
             if isinstance(error, ChainAPIError):
                 return _code(error, view)
             raise
     terminal.note(_summary(result))
     return 0
-
-
-def _continuing(
-    route: str, values: Sequence[str], options: ExportOptions, connection: ConnectionOptions
-) -> list[str]:
-    """Return the words of the command that continues an export."""
-    given = {name.rstrip("_"): value for name, value in {**changed(options), **changed(connection)}.items()}
-    words = command_words("export", route, values, given)
-    return words if options.compact else [*words, "--no-compact"]
 
 
 async def compact(target: str, /, *, terminal: Hidden) -> int:

@@ -25,8 +25,6 @@ from chainapi.cli.common import (
     Hidden,
     Many,
     Rows,
-    changed,
-    command_words,
     open_session,
     read_checkpoint,
     refuse,
@@ -46,7 +44,7 @@ from chainapi.cli.names import (
     resolve,
 )
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import counted, shell_words, worded
+from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.models.unions import wire_name
@@ -117,23 +115,13 @@ async def list_(
         invalid_row = isinstance(error, DecodeError) and error.row is not None
         if stream is None or not ((at := stream.checkpoint).rows or invalid_row):
             raise
-        on_invalid = "raw" if invalid_row else on_invalid
-        left = {"all": True} if all_ else {"limit": limit - at.rows + (start.rows if start else 0)}
-        options = {
-            "api": api,
-            "items": items,
-            "page_size": page_size,
-            "param": param,
-            "json": json,
-            "fields": fields,
-            **left,
-        }
-        if on_invalid == "raw":
-            options["on_invalid"] = on_invalid
+        options = {"on_invalid": "raw"} if invalid_row else {}
+        if not all_:
+            options["limit"] = f"{limit - at.rows + (start.rows if start else 0)}"
         if isinstance(error, ChainAPIError):
             terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
-        again = {**options, **changed(connection), "resume": at.dumps()}
-        _note_continuation(terminal, command_words("list", route, values, again), at)
+        command = again(terminal.words, **options, resume=at.dumps())
+        terminal.note(f"{counted(at.rows, 'row')} so far; to continue: {command}")
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
@@ -231,7 +219,3 @@ async def _print_resource(
             resource = printed(await method_of(session, name)(**query))
     terminal.line(resource, indent=2 if table else None)
     return 0
-
-
-def _note_continuation(terminal: Terminal, words: Sequence[str], checkpoint: Checkpoint) -> None:
-    terminal.note(f"{counted(checkpoint.rows, 'row')} so far; to continue: {shell_words(words)}")

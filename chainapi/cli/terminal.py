@@ -6,14 +6,14 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from io import StringIO, TextIOWrapper, UnsupportedOperation
 from os import fstat
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from attrs import field, frozen
+from attrs import define, field
 from rich.console import Console, RenderableType
 from rich.live import Live
 
@@ -53,7 +53,7 @@ def _observable(share: str | None) -> BuiltIn:
     return observable(share)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Terminal:
     """Streams of a command: data to `out`, everything else to `err`.
 
@@ -63,6 +63,7 @@ class Terminal:
         session: returns a new session.
         now: returns the local time.
         observable: returns the carrier that connects observers; see `chainapi.share.registry`.
+        words: the command line, without the name of the program.
 
     """
 
@@ -71,12 +72,12 @@ class Terminal:
     session: Callable[..., Session] = Session
     now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
     observable: Callable[[str | None], BuiltIn] = _observable
+    words: Sequence[str] = ()
     console: Console = field(init=False)
     messages: Console = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "console", _Console(self.out))
-        object.__setattr__(self, "messages", _Console(self.err))
+        self.console, self.messages = _Console(self.out), _Console(self.err)
 
     @property
     def interactive(self) -> bool:
