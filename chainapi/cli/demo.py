@@ -1,4 +1,4 @@
-"""Demonstration: walks over both simulated services through low limits."""
+"""``chainapi demo``: walks over both simulated services through low limits."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rich.text import Text
 
 from chainapi._limits.view import QuotaSnapshot
 from chainapi._paging.pages import Pages
+from chainapi.cli.common import Hidden
 from chainapi.cli.plot import print_chart
 from chainapi.cli.progress import Progress, pause
 from chainapi.cli.terminal import Terminal
@@ -25,7 +26,7 @@ from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session
 from chainapi.simulator import Simulator
 
-__all__ = ["demonstrate"]
+__all__ = ["demo"]
 
 CHAINS = (43114, 53935, 432204)
 
@@ -109,8 +110,15 @@ def _described(event: Event) -> str:
             return ""
 
 
-async def demonstrate(terminal: Terminal) -> None:
-    """Run the demonstration."""
+async def demo(*, terminal: Hidden) -> None:
+    """Walk both services, simulated on this machine, through limits that are too low.
+
+    It takes about ten seconds and needs no network and no key.
+
+    Args:
+        terminal: The streams of the command.
+
+    """
     clock = asyncio.get_running_loop().time
     show = Show(terminal, clock)
     terminal.console.print(

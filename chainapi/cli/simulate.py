@@ -1,4 +1,4 @@
-"""``chainapi simulate`` and ``chainapi demo``: both services on this machine."""
+"""``chainapi simulate``: both services on this machine."""
 
 from __future__ import annotations
 
@@ -7,28 +7,17 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
-from attrs import asdict, frozen
-from cyclopts import Parameter
+from cyclopts import Parameter, default_name_transform
 from cyclopts.validators import Number
 
 from chainapi._http.message import is_header_name
 from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds, on_signal
 from chainapi.errors import ConfigurationError
+from chainapi.simulator import Anomalies, Fault, Simulator
 
-if TYPE_CHECKING:
-    from chainapi.simulator import Anomalies, Fault
-
-__all__ = ["AnomalyOptions", "demo", "simulate"]
-
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
-Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
-
-
-def _least_one(_: object, value: object) -> None:
-    if isinstance(value, int) and value < 1:
-        raise ValueError("Must be last, or >= 1.")
+__all__ = ["simulate"]
 
 
 def _header_name(_: object, value: object) -> None:
@@ -36,42 +25,8 @@ def _header_name(_: object, value: object) -> None:
         raise ValueError("Must be the name of a header.")
 
 
-@Parameter(name="*", group="Anomalies")
-@frozen(kw_only=True)
-class AnomalyOptions:
-    """Anomalies of lists; a share is a number from 0 to 1, of all rows.
-
-    Attributes:
-        anomalies_in: Name or path of the route whose lists have anomalies; all lists by default.
-        ties: Number of different rows with the same block number, time or height.
-        equal: Number of consecutive rows that are equal byte for byte.
-        replays: Number of chains that share each transaction hash, in lists over all chains.
-        order: Order of the rows; swapped exchanges some neighbors.
-        moved: Share of rows that change place when a list is walked again.
-        changing: When values such as prices and statuses change: with each pass over a list, or response.
-        malformed: Share of invalid rows, with a field of a wrong type, null, or missing.
-        unknown_fields: Share of rows with undocumented fields.
-        unknown_values: Share of rows with an undocumented value of a field.
-        paging: Meaning of a page token: a row (cursor), or a count of rows (offset).
-        repeat_pages: Pages that repeat under new tokens: last, or the pages 1 to this number.
-
-    """
-
-    anomalies_in: str | None = None
-    ties: Count = 1
-    equal: Count = 1
-    replays: Count = 1
-    order: Literal["descending", "swapped", "shuffled", "ascending"] = "descending"
-    moved: Share = 0.0
-    changing: Literal["never", "pass", "answer"] = "never"
-    malformed: Share = 0.0
-    unknown_fields: Share = 0.0
-    unknown_values: Share = 0.0
-    paging: Literal["cursor", "offset"] = "cursor"
-    repeat_pages: Annotated[Literal["last"] | int | None, Parameter(validator=_least_one)] = None
-
-
-NO_ANOMALIES = AnomalyOptions()
+def _option_of(name: str) -> str:
+    return "anomalies-in" if name == "route" else default_name_transform(name)
 
 
 async def simulate(
@@ -93,7 +48,9 @@ async def simulate(
     latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
     fault: Many = None,
     seed: int = 0,
-    anomalies: AnomalyOptions = NO_ANOMALIES,
+    anomalies: Annotated[
+        Anomalies | None, Parameter(name="*", group="Anomalies", name_transform=_option_of)
+    ] = None,
     terminal: Hidden,
 ) -> int:
     """Simulate both services on this machine until Ctrl-C, or while a command runs.
@@ -136,10 +93,8 @@ async def simulate(
         terminal: The streams of the command.
 
     """
-    from chainapi.simulator import Simulator
-
     settings: dict[str, Any] = {} if chains is None else {"chains": chains}
-    settings |= {"faults": [_fault(text) for text in fault or ()], "anomalies": _anomalies(anomalies)}
+    settings |= {"faults": [_fault(text) for text in fault or ()]}
     try:
         simulator = Simulator(
             seed,
@@ -157,6 +112,7 @@ async def simulate(
             api_key_header=api_key_header,
             api_key_required=api_key_required,
             latency=latency,
+            anomalies=[] if anomalies is None else [anomalies],
             **settings,
         )
     except ValueError as error:  # of the chains: the options have checks of their own
@@ -194,35 +150,7 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
 
 
 def _fault(text: str) -> Fault:
-    from chainapi.simulator import Fault
-
     try:
         return Fault.parse(text)
     except ValueError as error:
         raise ConfigurationError(f"--fault: {error}") from None
-
-
-def _anomalies(options: AnomalyOptions) -> list[Anomalies]:
-    from chainapi.simulator import Anomalies
-
-    if options == NO_ANOMALIES:
-        return []
-    given = asdict(options)
-    try:
-        return [Anomalies(route=given.pop("anomalies_in"), **given)]
-    except ValueError as error:
-        raise ConfigurationError(f"--anomalies-in: {error}") from None
-
-
-async def demo(*, terminal: Hidden) -> None:
-    """Walk both services, simulated on this machine, through limits that are too low.
-
-    It takes about ten seconds and needs no network and no key.
-
-    Args:
-        terminal: The streams of the command.
-
-    """
-    from chainapi.cli.demo import demonstrate
-
-    await demonstrate(terminal)
