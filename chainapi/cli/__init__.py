@@ -6,7 +6,6 @@ Data goes to standard output, everything else to standard error. `run` returns t
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -25,7 +24,7 @@ from chainapi.cli.common import (
     ended_by_second_interrupt,
 )
 from chainapi.cli.terminal import Terminal, standard
-from chainapi.cli.wording import worded
+from chainapi.cli.wording import option_text, worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PARTLY", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
@@ -102,11 +101,7 @@ def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
     except ImportError as error:  # of cyclopts, about the module of a command
         raise error.__cause__ or error from None
     except ValueError as error:
-        raise ConfigurationError(re.sub(r"^'?(\w+)'?(?= must)", _option, str(error))) from None
-
-
-def _option(match: re.Match[str]) -> str:
-    return f"--{match[1].replace('_', '-')}"
+        raise ConfigurationError(option_text(error)) from None
 
 
 def _run(

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
+from cyclopts.types import NonNegativeFloat, PositiveFloat, PositiveInt
 from rich.text import Text
 
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
@@ -37,14 +37,11 @@ __all__ = [
     "PIPE_CLOSED",
     "TERMINATED",
     "WRONG_USAGE",
-    "Amount",
     "ConnectionOptions",
     "Flag",
     "Hidden",
     "Many",
     "Plan",
-    "Rows",
-    "Seconds",
     "ServiceOptions",
     "app",
     "ended_by_second_interrupt",
@@ -83,10 +80,7 @@ app = App(
 )
 
 Hidden = Annotated[Terminal, Parameter(parse=False)]
-Rows = Annotated[int, Parameter(validator=Number(gte=1))]
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
-Amount = Annotated[int, Parameter(validator=Number(gte=0))]
-Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
 Plan = Literal["unauthenticated", "free", "base", "growth", "pro"]  # the names of `PLANS`
 
@@ -124,10 +118,10 @@ class ConnectionOptions(ServiceOptions):
     """
 
     plan: Plan | None = None
-    max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
-    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
-    deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    max_body: Annotated[int, Parameter(validator=Number(gte=1))] = MAX_BODY
+    max_wait: NonNegativeFloat | None = None
+    timeout: PositiveFloat = DEFAULT_TIMEOUT
+    deadline: PositiveFloat | None = None
+    max_body: PositiveInt = MAX_BODY
     proxy: str | None = None
 
 

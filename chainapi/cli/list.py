@@ -11,7 +11,7 @@ from contextlib import closing
 from typing import Annotated, Any, Literal, Self, TypeAlias
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
@@ -24,7 +24,6 @@ from chainapi.cli.common import (
     Flag,
     Hidden,
     Many,
-    Rows,
     open_session,
     read_checkpoint,
     refuse,
@@ -59,9 +58,9 @@ async def list_(
     *values: Value,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
-    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    page_size: PositiveInt | None = None,
     param: Many = None,
-    limit: Rows = DEFAULT_LIMIT,
+    limit: PositiveInt = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     fields: str | None = None,
     resume: str | None = None,

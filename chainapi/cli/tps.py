@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from chainapi._paging.pages import Pages
 from chainapi.cli.common import (
@@ -17,7 +18,6 @@ from chainapi.cli.common import (
     ConnectionOptions,
     Flag,
     Hidden,
-    Rows,
     open_session,
     write_rows,
 )
@@ -34,7 +34,7 @@ __all__ = ["tps"]
 
 async def tps(
     *chains: Annotated[str, Parameter(required=True)],
-    limit: Rows = DEFAULT_LIMIT,
+    limit: PositiveInt = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     json: Flag = False,
     plot: Flag = False,

@@ -12,7 +12,7 @@ from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
 
-__all__ = ["again", "counted", "shell_words", "worded"]
+__all__ = ["again", "counted", "option_text", "shell_words", "worded"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -78,6 +78,11 @@ def _option(match: re.Match[str]) -> str:
     name = match[1] or match[2]
     value = match[2] and match.string[match.end() : match.end() + 1] not in ("", " ", ",")
     return f"--{name.replace('_', '-')}{' ' if value else ''}"
+
+
+def option_text(error: ValueError) -> str:
+    """Return the message of a class about an attribute, as one about its option."""
+    return re.sub(r"^'?(\w+)'?(?= must| is no)", lambda found: f"--{found[1].replace('_', '-')}", str(error))
 
 
 def again(words: Sequence[str], **options: object) -> str:
