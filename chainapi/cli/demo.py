@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
 import plotext  # type: ignore[import-untyped]  # noqa: F401 - if it is missing, before the walks
 from attrs import define, field
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from chainapi._limits.view import QuotaSnapshot
@@ -18,6 +17,7 @@ from chainapi._paging.pages import Pages
 from chainapi.cli.common import Hidden
 from chainapi.cli.plot import print_chart
 from chainapi.cli.progress import Progress, pause
+from chainapi.cli.tables import table_of
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
 from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
@@ -47,30 +47,27 @@ PLOT_DAYS = 90
 NEWEST = 5
 
 
+WALKS = [
+    f"GET {path.format(chain)}" for path in ("/v1/avg_tps/{}", "/v1/chains/{}/blocks") for chain in CHAINS
+]
+
+Series = Mapping[int, Sequence[MetricPoint]]
+Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+
+
 @define(eq=False)
 class Show:
-    """State of the demonstration."""
+    """State of the demonstration: its events, and the walks that have ended."""
 
     terminal: Terminal
-    clock: Callable[[], float]
-    began: float = field(init=False)
-    progress: Progress = field(init=False)
-    walks: list[str] = field(init=False)
+    progress: Progress
     done: set[str] = field(factory=set[str])
-
-    def __attrs_post_init__(self) -> None:
-        self.began = self.clock()
-        self.progress = Progress(self.clock)
-        paths = [f"/v1/avg_tps/{chain}" for chain in CHAINS] + [
-            f"/v1/chains/{chain}/blocks" for chain in CHAINS
-        ]
-        self.walks = [f"GET {path}" for path in paths]
 
     def on_event(self, event: Event) -> None:
         """Count an event, and print it if nothing is drawn live."""
         self.progress(event)
         if not self.terminal.interactive and (line := _described(event)):
-            self.print_line(f"{self.clock() - self.began:6.2f} s  {line}")
+            self.print_line(f"{self.progress.clock() - self.progress.began:6.2f} s  {line}")
 
     def print_line(self, line: str) -> None:
         """Print a line without delay."""
@@ -79,14 +76,10 @@ class Show:
 
     def draw(self, quota: Mapping[str, QuotaSnapshot]) -> RenderableType:
         """Return the table of all walks, and the requests to each service."""
-        table = Table("walk", *("pages", "rows"), "", box=None, pad_edge=False, header_style="bold")
-        for column in table.columns[1:3]:
-            column.justify = "right"
-        for where in self.walks:
-            pages, rows = self.progress.pages[where], self.progress.rows[where]
-            mark = Text("✓", style="green") if where in self.done else Text("")
-            table.add_row(Text(where), str(pages), f"{rows:,}", mark)
-        return Group(table, Text(""), *(self._draw_service(*known) for known in quota.items()))
+        pages, rows = self.progress.pages, self.progress.rows
+        cells = [(one, "✓" if one in self.done else " ", f"{pages[one]}", f"{rows[one]:,}") for one in WALKS]
+        table = table_of(("walk", "", "pages", "rows"), cells, right=2)
+        return Group(table, "", *(self._draw_service(*known) for known in quota.items()))
 
     def _draw_service(self, service: str, quota: QuotaSnapshot) -> Text:
         traffic = self.progress.services[service]
@@ -119,34 +112,26 @@ async def demo(*, terminal: Hidden) -> None:
         terminal: The streams of the command.
 
     """
-    clock = asyncio.get_running_loop().time
-    show = Show(terminal, clock)
+    show = Show(terminal, Progress(asyncio.get_running_loop().time))
     terminal.console.print(
         "Both services, simulated on this machine, each walked with more requests than the "
         f"{SETTINGS['limit']} requests it takes in {SETTINGS['window']:g} s.\n"
         "The Data API sends its limit in headers, the Metrics API does not.\n"
     )
     async with Simulator(**SETTINGS) as simulator:
-        session = terminal.session(
-            metrics_base_url=simulator.metrics_base_url,
-            data_base_url=simulator.data_base_url,
-            api_key=simulator.api_key,
-            on_event=show.on_event,
-        )
-        async with session:
+        addresses = {
+            name: getattr(simulator, name) for name in ("metrics_base_url", "data_base_url", "api_key")
+        }
+        async with terminal.session(**addresses, on_event=show.on_event) as session:
             drawn = terminal.live(lambda: show.draw(session.quota)) if terminal.interactive else nullcontext()
             async with drawn:
                 series, blocks = await _walk(show, session)
-        taken = clock() - show.began
+        taken = show.progress.clock() - show.progress.began
         _print_rows(terminal, series, blocks)
         if not terminal.console.options.ascii_only:
             newest = {f"{chain}": points[:PLOT_DAYS] for chain, points in series.items()}
             print_chart(terminal, chart_of(newest, "average TPS"))
         _summarise(show, simulator, taken)
-
-
-Series = Mapping[int, Sequence[MetricPoint]]
-Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
 
 
 async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
@@ -163,7 +148,7 @@ async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(collect(where, stream))
-                for where, stream in zip(show.walks, streams, strict=True)
+                for where, stream in zip(WALKS, streams, strict=True)
             ]
     except ExceptionGroup as errors:  # one is enough: all walks share the services and the screen
         raise errors.exceptions[0] from None
@@ -172,11 +157,11 @@ async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
 
 
 def _print_rows(terminal: Terminal, series: Series, blocks: Blocks) -> None:
-    table = Table("day", *(f"{chain}" for chain in series), box=None, pad_edge=False, header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for points in list(zip(*series.values(), strict=True))[:NEWEST]:
-        table.add_row(f"{points[0].time:%Y-%m-%d}", *(f"{point.value:.2f}" for point in points))
+    days = [
+        (f"{points[0].time:%Y-%m-%d}", *(f"{point.value:.2f}" for point in points))
+        for points in list(zip(*series.values(), strict=True))[:NEWEST]
+    ]
+    table = table_of(("day", *map(str, series)), days, right=len(series))
     newest = [f"{chain}: {rows[0]['blockNumber']}" for chain, rows in blocks.items()]
     terminal.console.print("\nAverage TPS of each chain, newest first:", table, sep="\n")
     terminal.console.print(f"Newest block of each chain: {', '.join(newest)}\n")

@@ -17,7 +17,7 @@ __all__ = ["again", "counted", "option_text", "shell_words", "worded"]
 
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun: 1 page, 2,000 pages."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def worded(error: Exception, advice: str = "") -> str:
