@@ -7,9 +7,9 @@ import os
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
@@ -18,7 +18,6 @@ from rich.text import Text
 
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import Pages
 from chainapi._version import __version__
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
@@ -50,10 +49,7 @@ __all__ = [
     "read_checkpoint",
     "refuse",
     "with_page_size",
-    "write_rows",
 ]
-
-T = TypeVar("T")
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -155,13 +151,6 @@ async def open_session(
                 terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)
             )
         yield session
-
-
-async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], None]) -> None:
-    """Write each row, at most `limit` of them."""
-    async with aclosing(stream.items(limit)) as rows:
-        async for row in rows:
-            write(row)
 
 
 def read_checkpoint(text: str | None) -> Checkpoint | None:

@@ -20,7 +20,7 @@ from chainapi.cli.progress import Progress, pause
 from chainapi.cli.tables import table_of
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.core.events import Event, PageReceived, ResponseReceived, WaitBegan
+from chainapi.core.events import Event
 from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session
@@ -64,15 +64,10 @@ class Show:
     done: set[str] = field(factory=set[str])
 
     def on_event(self, event: Event) -> None:
-        """Count an event, and print it if nothing is drawn live."""
+        """Count an event, and report a wait if nothing is drawn live."""
         self.progress(event)
-        if not self.terminal.interactive and (line := _described(event)):
-            self.print_line(f"{self.progress.clock() - self.progress.began:6.2f} s  {line}")
-
-    def print_line(self, line: str) -> None:
-        """Print a line without delay."""
-        self.terminal.out.write(line + "\n")
-        self.terminal.out.flush()
+        if not self.terminal.interactive:
+            self.terminal.report_wait(event)
 
     def draw(self, quota: Mapping[str, QuotaSnapshot]) -> RenderableType:
         """Return the table of all walks, and the requests to each service."""
@@ -89,18 +84,6 @@ class Show:
         if left := pause(quota):
             line.append(f"  no requests for {left:.1f} s", style="bold yellow")
         return line
-
-
-def _described(event: Event) -> str:
-    match event:
-        case PageReceived():
-            return f"{event.where}: page {event.page}, {event.rows} rows"
-        case ResponseReceived(status=429):
-            return f"{event.where}: 429 Too Many Requests"
-        case WaitBegan():
-            return f"{event.service}: no requests for {event.seconds:.1f} s"
-        case _:
-            return ""
 
 
 async def demo(*, terminal: Hidden) -> None:
@@ -181,4 +164,4 @@ def _summarise(show: Show, simulator: Simulator, taken: float) -> None:
         "time taken": f"{taken:.1f} s",
     }
     for name, value in summary.items():
-        show.print_line(f"{name:20}{value}")
+        show.terminal.out.write(f"{name:20}{value}\n")

@@ -64,21 +64,15 @@ async def quota(
 
 def record(shared: SharedQuota) -> dict[str, Any]:
     """Return a shared quota as a JSON object; times are seconds from now."""
-    snapshot = shared.snapshot
+    state = asdict(shared.snapshot)
+    names = ("limit", "remaining", "window", "stopped_for", "reset_in", "waiting", "in_flight", "spenders")
     return {
         "service": shared.service,
         "origin": shared.origin,
         "quota": shared.name,
         "processes": shared.processes,
-        "limit": snapshot.limit,
-        "remaining": snapshot.remaining,
-        "window": snapshot.window,
-        "plan": snapshot.plan or None,
-        "stopped_for": snapshot.stopped_for,
-        "reset_in": snapshot.reset_in,
-        "waiting": snapshot.waiting,
-        "in_flight": snapshot.in_flight,
-        "spenders": [asdict(spender) for spender in snapshot.spenders],
+        "plan": shared.snapshot.plan or None,
+        **{name: state[name] for name in names},
     }
 
 

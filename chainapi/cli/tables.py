@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Column, Table
@@ -15,7 +15,7 @@ from chainapi._text import printable
 from chainapi.models.exact_json import ascii_json
 from chainapi.models.metrics import MetricPoint
 
-__all__ = ["Lines", "RowTable", "cell", "print_series", "table_of"]
+__all__ = ["RowTable", "cell", "print_series", "table_of"]
 
 WIDEST_CELL = 24  # characters
 SERIES_WIDTH = 14
@@ -82,20 +82,6 @@ def _date_text(timestamp: int) -> str:
         return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
     except (ValueError, OverflowError):  # no date
         return str(timestamp)
-
-
-@frozen
-class Lines:
-    """Writer of rows as lines of JSON."""
-
-    write: Callable[[object], None]
-
-    def add(self, row: object) -> None:
-        """Write a row."""
-        self.write(row)
-
-    def close(self) -> None:
-        """Do nothing: every row is written at once."""
 
 
 @define(eq=False)

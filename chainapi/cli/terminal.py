@@ -19,7 +19,6 @@ from rich.live import Live
 
 from chainapi._paging.background import in_background
 from chainapi._text import printable
-from chainapi.cli.tables import Lines, RowTable
 from chainapi.core.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
@@ -101,10 +100,6 @@ class Terminal:
         """Write a line as it is, with escapes for characters that act on a terminal."""
         self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
-
-    def rows(self, *, table: bool) -> RowTable | Lines:
-        """Return a writer of rows: a table, else lines of JSON."""
-        return RowTable(self.console) if table else Lines(self.line)
 
     def report_wait(self, event: Event) -> None:
         """Write a line about a wait of a second or more."""
