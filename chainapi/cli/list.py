@@ -108,8 +108,9 @@ async def list_(
     try:
         async with open_session(terminal, connection, table=table) as session:
             with calling(terminal, route):
-                stream = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
-            await _print_rows(terminal, stream, None if all_ else limit, printed, table=table)
+                pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
+            stream = pages
+            await _print_rows(terminal, pages, None if all_ else limit, printed, table=table)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
         if stream is None or not ((at := stream.checkpoint).rows or invalid_row):

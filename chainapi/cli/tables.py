@@ -60,14 +60,12 @@ def _side_by_side(series: Mapping[str, Sequence[MetricPoint]], dates: Mapping[in
 
     Where a console is too narrow, texts continue in the next line: a number that is cut is another number.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("time", overflow="fold")
-    for chain in series:
-        table.add_column(cell(chain), justify="right", min_width=width, overflow="fold")
-    cells = [{point.timestamp: point for point in points} for points in series.values()]
-    for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
-        values = (points.get(timestamp) for points in cells)
-        table.add_row(dates[timestamp], *("" if value is None else _figure(value.value) for value in values))
+    cells = [{point.timestamp: _figure(point.value) for point in points} for points in series.values()]
+    times = sorted({stamp for points in cells for stamp in points}, reverse=True)
+    rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
+    table = table_of(("time", *series), rows, right=len(series))
+    for column in table.columns[1:]:
+        column.min_width, column.no_wrap = width, False
     return table
 
 
