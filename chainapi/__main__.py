@@ -20,7 +20,7 @@ def main() -> int:
     try:
         with _leaving_at_once():
             from chainapi.cli import run
-        return run(sys.argv[1:])
+        return run(sys.argv[1:], loading=_leaving_at_once)
     except ModuleNotFoundError as error:  # a command imports its own packages
         return _missing(error)
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from attrs import frozen
+from attrs import define
 from rich.console import Console, RenderableType
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
@@ -45,7 +45,7 @@ class Screen(StringIO):
         return True
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Recorder(Terminal):
     """Terminal that keeps the screens of some times, one below the other, and all messages."""
 
@@ -61,8 +61,7 @@ class Recorder(Terminal):
             highlight=False,
             _environ={"TERM": "xterm"},
         )
-        for name in ("console", "messages"):
-            object.__setattr__(self, name, console)
+        self.console = self.messages = console
 
     @asynccontextmanager
     async def live(

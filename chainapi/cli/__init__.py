@@ -8,12 +8,11 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
 
-from chainapi.cli.check import check
 from chainapi.cli.common import (
     FAILED,
     INTERRUPTED,
@@ -24,35 +23,36 @@ from chainapi.cli.common import (
     app,
     ended_by_second_interrupt,
 )
-from chainapi.cli.completion import completion
-from chainapi.cli.estimate import estimate
-from chainapi.cli.export import compact, export
-from chainapi.cli.list import list_
-from chainapi.cli.plot import plot
-from chainapi.cli.quota import quota
-from chainapi.cli.routes import routes
-from chainapi.cli.simulate import demo, simulate
 from chainapi.cli.terminal import Terminal, standard
-from chainapi.cli.tps import tps
-from chainapi.cli.wording import worded
+from chainapi.cli.wording import option_text, worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
 __all__ = ["FAILED", "INTERRUPTED", "PARTLY", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
 
 T = TypeVar("T")
 
-app.command(tps, usage="Usage: chainapi tps [OPTIONS] CHAIN...")
-app.command(list_, name="list", usage="Usage: chainapi list [OPTIONS] ROUTE [VALUE...]")
-app.command(routes, usage="Usage: chainapi routes [OPTIONS] [TEXT]")
-app.command(estimate, usage="Usage: chainapi estimate [OPTIONS] ROUTE [VALUE...]")
-app.command(export, usage="Usage: chainapi export [OPTIONS] ROUTE [VALUE...] --out PATH")
-app.command(compact, usage="Usage: chainapi compact FOLDER")
-app.command(quota)
-app.command(plot, usage="Usage: chainapi plot [OPTIONS] PATH")
-app.command(completion)
-app.command(simulate, usage="Usage: chainapi simulate [OPTIONS] [-- COMMAND [ARGUMENT...]]")
-app.command(check, usage="Usage: chainapi check [OPTIONS] [TEXT]")
-app.command(demo)
+# The arguments of each command. Its module is loaded when it is called.
+COMMANDS = {
+    "tps": "[OPTIONS] CHAIN...",
+    "list": "[OPTIONS] ROUTE [VALUE...]",
+    "routes": "[OPTIONS] [TEXT]",
+    "estimate": "[OPTIONS] ROUTE [VALUE...]",
+    "export": "[OPTIONS] ROUTE [VALUE...] --out PATH",
+    "compact": "FOLDER",
+    "quota": "[OPTIONS]",
+    "plot": "[OPTIONS] PATH",
+    "completion": "SHELL",
+    "simulate": "[OPTIONS] [-- COMMAND [ARGUMENT...]]",
+    "check": "[OPTIONS] [TEXT]",
+    "demo": "",
+}
+FUNCTIONS = {"list": "list:list_", "compact": "export:compact"}
+for _name, _arguments in COMMANDS.items():
+    app.command(
+        f"chainapi.cli.{FUNCTIONS.get(_name, f'{_name}:{_name}')}",
+        name=_name,
+        usage=f"Usage: chainapi {_name} {_arguments}".rstrip(),
+    )
 
 
 def run(
@@ -60,14 +60,20 @@ def run(
     *,
     terminal: Terminal | None = None,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None = None,
+    loading: Callable[[], AbstractContextManager[None]] = nullcontext,
 ) -> int:
     """Run the command line `tokens`, and return its exit code.
 
-    It prints an error as one line on standard error.
+    It prints an error as one line on standard error. `loading` is entered while the module of the command is
+    loaded.
     """
     terminal = terminal or standard()
+    terminal.words = tokens
     try:
-        code = _dispatch(tokens, terminal, loop_factory)
+        with loading():
+            command, bound, hidden = _parsed(tokens, terminal)
+        result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
+        code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
         terminal.out.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -79,24 +85,33 @@ def run(
         with suppress(OSError):  # standard error may be closed as well
             terminal.report(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
-    return code
+    return code or 0
 
 
-def _dispatch(
-    tokens: Sequence[str],
+def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
+    """Return the function of a command line, its arguments, and the parameters of the terminal.
+
+    Raises:
+        CycloptsError: an argument is invalid.
+        ConfigurationError: a class of options refuses a value.
+
+    """
+    try:
+        return app.parse_args(tokens, console=terminal.console, print_error=False, exit_on_error=False)
+    except ImportError as error:  # of cyclopts, about the module of a command
+        raise error.__cause__ or error from None
+    except ValueError as error:
+        raise ConfigurationError(option_text(error)) from None
+
+
+def _run(
+    coroutine: Coroutine[Any, Any, int],
     terminal: Terminal,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
-    command, bound, hidden = app.parse_args(
-        tokens, console=terminal.console, print_error=False, exit_on_error=False
-    )
-    result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
-    if asyncio.iscoroutine(result):
-        interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # for asyncio too
-        with asyncio.Runner(loop_factory=loop_factory) as runner:
-            result = runner.run(_interruptible(result, terminal) if interruptible else result)
-    code: int | None = result
-    return code or 0
+    interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # for asyncio too
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        return runner.run(_interruptible(coroutine, terminal) if interruptible else coroutine)
 
 
 async def _interruptible(command: Coroutine[Any, Any, T], terminal: Terminal) -> T:

@@ -6,6 +6,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -60,6 +61,7 @@ SHOWN_AS = {
 ANNOUNCED = ("ratelimit-policy", "ratelimit-limit", "ratelimit-remaining")  # with a key: specification, 8
 OF_ACCOUNT = ("data.operation", "data.usage.", "data.webhooks.")  # a recording leaves their answers out
 REFUSED = ("data.chain", "metrics.chains.get")  # no chain has the id 0: the answer shows the body of an error
+NO_ANSWER = "no answer"  # kind of what is no difference
 MOST_NAMED = 3  # routes in a line of the table
 
 
@@ -99,17 +101,19 @@ async def check(
             await comparison.run(names, public=record is not None)
     if record is not None:
         recorder.save()
-    if table and comparison.found:
-        rows = [(kind, what, _shortened(routes)) for kind, what, routes in comparison.found]
+    found = sorted(comparison.found.items(), key=lambda one: one[0][0] == NO_ANSWER)
+    if table and found:
+        rows = [(kind, what, _shortened(routes)) for (kind, what), routes in found]
         terminal.console.print(table_of(("kind", "what", "routes"), rows))
-    for kind, what, routes in comparison.found if not table else ():
+    for (kind, what), routes in found if not table else ():
         terminal.line({"kind": kind, "what": what, "routes": routes})
-    drifts = len(comparison.drift)
+    silent = [routes for (kind, _), routes in found if kind == NO_ANSWER]
+    differences = len(found) - len(silent)
     terminal.note(
-        f"{counted(comparison.answered, 'route')} answered, {len(comparison.silent):,} did not; "
-        + (counted(drifts, "difference") if drifts else "no differences")
+        f"{counted(comparison.answered, 'route')} answered, {sum(map(len, silent)):,} did not; "
+        + (counted(differences, "difference") if differences else "no differences")
     )
-    return FAILED if drifts or not comparison.answered else 0
+    return FAILED if differences or not comparison.answered else 0
 
 
 def _shortened(routes: Sequence[str]) -> str:
@@ -143,19 +147,10 @@ class _Comparison:
     answers: _Answers
     given: Mapping[str, str]
     answered: int = 0
-    drift: dict[tuple[str, str], list[str]] = field(factory=dict[tuple[str, str], list[str]])
-    silent: dict[str, str] = field(factory=dict[str, str])  # reasons by route
+    found: dict[tuple[str, str], list[str]] = field(factory=dict[tuple[str, str], list[str]])
     _shown: dict[str, dict[str, str]] = field(factory=dict[str, dict[str, str]])  # values by group
     _left: dict[str, float | None] = field(factory=dict[str, float | None])  # by service
     _prices: dict[str, tuple[float, int]] = field(factory=dict[str, tuple[float, int]])
-
-    @property
-    def found(self) -> list[tuple[str, str, list[str]]]:
-        """Differences, then routes without an answer: kind, text, routes."""
-        silent = dict[tuple[str, str], list[str]]()
-        for name, why in self.silent.items():
-            silent.setdefault(("no answer", why), []).append(name)
-        return [(*what, routes) for what, routes in (*self.drift.items(), *silent.items())]
 
     async def run(self, names: Sequence[str], *, public: bool) -> None:
         """Request routes, those with known values first.
@@ -164,20 +159,21 @@ class _Comparison:
         """
         configured = {service.name for service in self.session.connection.configured} or {"metrics", "data"}
         left = [name for name in names if name.partition(".")[0] in configured]
-        private = [name for name in left if _is_secret(name) or (public and name.startswith(OF_ACCOUNT))]
-        self.silent |= dict.fromkeys(private, "not requested: its answer is private")
-        left = [name for name in left if name not in private]
+        refused = [name for name in REFUSED if name in left]
+        for name in [*left]:
+            if _is_secret(name) or (public and name.startswith(OF_ACCOUNT)):
+                self._note(NO_ANSWER, "not requested: its answer is private", name)
+                left.remove(name)
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             while asked := [name for name in left if not self._missing(name)]:
                 for name in asked:
-                    await self._ask(name, self._values(name))
-                left = [name for name in left if name not in asked]
-            for name in REFUSED:
-                if name in names and name not in self.silent:
-                    await self._ask(name, {"chain_id": "0"}, refused=True)
+                    await self._ask(name)
+                    left.remove(name)
+            for name in refused:
+                await self._ask_unknown(name)
         for name in left:
             options = " ".join(f"--param {one}=VALUE" for one in self._missing(name))
-            self.silent[name] = f"not requested: no answer shows an example; give {options}"
+            self._note(NO_ANSWER, f"not requested: no answer shows an example; give {options}", name)
         self._compare_prices()
 
     def _values(self, name: str) -> dict[str, str]:
@@ -197,29 +193,38 @@ class _Comparison:
         values = self._values(name)
         return [one.name for one in ROUTES[name].parameters if one.required and one.name not in values]
 
-    async def _ask(self, name: str, values: Mapping[str, str], *, refused: bool = False) -> None:
-        endpoint, before = ROUTES[name], self.answers.number
+    async def _ask(self, name: str) -> None:
+        """Request a route, and compare its answer."""
+        before, values = self.answers.number, self._values(name)
         try:
             query = read_values(name, (), [f"{key}={value}" for key, value in values.items()])
-            rows = await self._rows(name, endpoint, query)
-        except APIStatusError as error:
-            self._compare_error(name, error.status)
-            if not refused:
-                self.silent[name] = worded(error)
-        except APITimeoutError as error:
-            self.silent[name] = worded(error)
+        except ConfigurationError as error:
+            if self.given.keys() & values:
+                raise
+            self._note(NO_ANSWER, f"not requested: {error}", name)  # a value of another route
+            return
+        try:
+            rows = await self._rows(name, ROUTES[name], query)
+        except (APIStatusError, APITimeoutError) as error:
+            self._note(NO_ANSWER, worded(error), name)
+            self._compare_error(name, error)
         except DecodeError as error:
             self._note_fault(name, error)
         else:
-            if refused:
-                self._note("error", "an unknown chain is no error", name)
-                return
             self.answered += 1
             self._compare_headers(name)
             for row in rows:
                 self._compare_row(name, row)
-        if not refused:
-            self._note_price(name, single=self.answers.number == before + 1)
+        self._note_price(name, single=self.answers.number == before + 1)
+
+    async def _ask_unknown(self, name: str) -> None:
+        """Request a chain that does not exist, and compare the error."""
+        try:
+            with suppress(DecodeError):
+                await method_of(self.session, name)("0")
+            self._note("error", "an unknown chain is no error", name)
+        except (APIStatusError, APITimeoutError) as error:
+            self._compare_error(name, error)
 
     async def _rows(self, name: str, endpoint: Endpoint, query: Mapping[str, Any]) -> Sequence[Any]:
         """Return the resource, or the rows of the first page."""
@@ -234,7 +239,7 @@ class _Comparison:
         return list(page)
 
     def _note(self, kind: str, what: str, name: str) -> None:
-        routes = self.drift.setdefault((kind, what), [])
+        routes = self.found.setdefault((kind, what), [])
         if name not in routes:
             routes.append(name)
 
@@ -266,8 +271,10 @@ class _Comparison:
             if values and isinstance(values[0], str | int) and values[0] != "":
                 shown.setdefault(SHOWN_AS.get(one.name, one.name), str(values[0]))
 
-    def _compare_error(self, name: str, status: int) -> None:
+    def _compare_error(self, name: str, error: APIStatusError | APITimeoutError) -> None:
         """Compare the body of an error with the documented one (specification, section 2)."""
+        if isinstance(error, APITimeoutError) or error.status >= 500:  # a gateway has bodies of its own
+            return
         try:
             body = decode_resource(self.answers.last.body)
         except DecodeError:
@@ -276,7 +283,7 @@ class _Comparison:
         fitting = {
             "message": isinstance(body.get("message"), str | list),
             "error": isinstance(body.get("error"), str),
-            "statusCode": body.get("statusCode") == status,
+            "statusCode": body.get("statusCode") == error.status,
         }
         for wrong in [one for one, fits in fitting.items() if not fits]:
             how = "another value" if wrong in body else "missing"

@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from chainapi.cli.common import ConnectionOptions, changed
+from attrs import asdict
+
+from chainapi.cli.common import DEFAULTS, ConnectionOptions
 from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import ExportResult
 
@@ -27,8 +29,10 @@ async def exporting_on(
     """
     import chainapi.dask as cluster
 
+    usual = asdict(DEFAULTS)
+    changed = {name: value for name, value in asdict(connection).items() if value != usual[name]}
     async with _connected(address) as client:
-        yield partial(cluster.export, client, session_arguments=changed(connection) or None)
+        yield partial(cluster.export, client, session_arguments=changed or None)
 
 
 @asynccontextmanager

@@ -6,19 +6,18 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from attrs import AttrsInstance, asdict, frozen
+from attrs import asdict, frozen
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
+from cyclopts.types import NonNegativeFloat, PositiveFloat, PositiveInt
 from rich.text import Text
 
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import Pages
 from chainapi._version import __version__
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
@@ -37,28 +36,20 @@ __all__ = [
     "PIPE_CLOSED",
     "TERMINATED",
     "WRONG_USAGE",
-    "Amount",
     "ConnectionOptions",
     "Flag",
     "Hidden",
     "Many",
     "Plan",
-    "Rows",
-    "Seconds",
     "ServiceOptions",
     "app",
-    "changed",
-    "command_words",
     "ended_by_second_interrupt",
     "on_signal",
     "open_session",
     "read_checkpoint",
     "refuse",
     "with_page_size",
-    "write_rows",
 ]
-
-T = TypeVar("T")
 
 FAILED = 1
 WRONG_USAGE = 2
@@ -85,10 +76,7 @@ app = App(
 )
 
 Hidden = Annotated[Terminal, Parameter(parse=False)]
-Rows = Annotated[int, Parameter(validator=Number(gte=1))]
 Flag = Annotated[bool, Parameter(negative=(), show_default=False)]
-Amount = Annotated[int, Parameter(validator=Number(gte=0))]
-Seconds = Annotated[float, Parameter(validator=Number(gt=0))]
 Many = Annotated[list[str] | None, Parameter(negative=())]
 Plan = Literal["unauthenticated", "free", "base", "growth", "pro"]  # the names of `PLANS`
 
@@ -126,10 +114,10 @@ class ConnectionOptions(ServiceOptions):
     """
 
     plan: Plan | None = None
-    max_wait: Annotated[float | None, Parameter(validator=Number(gte=0))] = None
-    timeout: Annotated[float, Parameter(validator=Number(gt=0))] = DEFAULT_TIMEOUT
-    deadline: Annotated[float | None, Parameter(validator=Number(gt=0))] = None
-    max_body: Annotated[int, Parameter(validator=Number(gte=1))] = MAX_BODY
+    max_wait: NonNegativeFloat | None = None
+    timeout: PositiveFloat = DEFAULT_TIMEOUT
+    deadline: PositiveFloat | None = None
+    max_body: PositiveInt = MAX_BODY
     proxy: str | None = None
 
 
@@ -163,13 +151,6 @@ async def open_session(
                 terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)
             )
         yield session
-
-
-async def write_rows(stream: Pages[T], limit: int | None, write: Callable[[T], None]) -> None:
-    """Write each row, at most `limit` of them."""
-    async with aclosing(stream.items(limit)) as rows:
-        async for row in rows:
-            write(row)
 
 
 def read_checkpoint(text: str | None) -> Checkpoint | None:
@@ -244,48 +225,3 @@ def ended_by_second_interrupt(terminal: Terminal) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGINT, cancel)
-
-
-def changed(options: AttrsInstance) -> dict[str, object]:
-    """Return the options that differ from the defaults."""
-    defaults = asdict(type(options)())
-    return {name: value for name, value in asdict(options).items() if value != defaults[name]}
-
-
-def command_words(
-    command: str, route: str, values: Sequence[str], options: Mapping[str, object]
-) -> list[str]:
-    """Return the words of a command line.
-
-    If a value looks like an option, the values come last, after ``--``.
-    """
-    if any(map(_like_option, values)):
-        return ["chainapi", command, route, *_option_words(options), "--", *values]
-    return ["chainapi", command, route, *values, *_option_words(options)]
-
-
-def _option_words(options: Mapping[str, object]) -> list[str]:
-    """Return options as words of a command line."""
-    words: list[str] = []
-    for name, value in options.items():
-        option = "--" + name.replace("_", "-")
-        match value:
-            case None | False:
-                pass
-            case True:
-                words.append(option)
-            case list():
-                for entry in value:
-                    words += _option_with(option, entry)
-            case _:
-                words += _option_with(option, str(value))
-    return words
-
-
-def _option_with(option: str, value: str) -> list[str]:
-    """Return an option with its value: one word if the value looks like an option."""
-    return [f"{option}={value}"] if _like_option(value) else [option, value]
-
-
-def _like_option(value: str) -> bool:
-    return value.startswith("-") and value != "-"  # that is standard input

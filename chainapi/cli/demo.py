@@ -1,31 +1,25 @@
-"""Demonstration: walks over both simulated services through low limits."""
+"""``chainapi demo``: the same lists by a loop that retries, and by chainapi."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from random import Random
 from typing import Any
 
-import plotext  # type: ignore[import-untyped]  # noqa: F401 - if it is missing, before the walks
+import aiohttp
 from attrs import define, field
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
+from rich.console import RenderableType
 
-from chainapi._limits.view import QuotaSnapshot
 from chainapi._paging.pages import Pages
-from chainapi.cli.plot import print_chart
-from chainapi.cli.progress import Progress, pause
+from chainapi.cli.common import Hidden
+from chainapi.cli.tables import table_of
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import counted
-from chainapi.events import Event, PageReceived, ResponseReceived, WaitBegan
-from chainapi.export.chart import chart_of
-from chainapi.models.metrics import MetricPoint
 from chainapi.session import Session
 from chainapi.simulator import Simulator
 
-__all__ = ["demonstrate"]
+__all__ = ["demo"]
 
 CHAINS = (43114, 53935, 432204)
 
@@ -42,150 +36,128 @@ SETTINGS: Mapping[str, Any] = {
     "metrics_window": 4.0,
     "latency": 0.2,
 }
-PLOT_DAYS = 90
-NEWEST = 5
+# Seconds before the first retry of the loop; each further pause is twice as long, up to the second value.
+PAUSES = 0.25, 2.0
 
 
 @define(eq=False)
-class Show:
-    """State of the demonstration."""
+class Contender:
+    """One way to read the lists, and the services that it reads."""
 
-    terminal: Terminal
+    name: str
+    simulator: Simulator
     clock: Callable[[], float]
     began: float = field(init=False)
-    progress: Progress = field(init=False)
-    walks: list[str] = field(init=False)
-    done: set[str] = field(factory=set[str])
+    lists: list[Sequence[Any]] = field(factory=list[Sequence[Any]])  # that were read to the end
+    ended: float | None = None
 
     def __attrs_post_init__(self) -> None:
         self.began = self.clock()
-        self.progress = Progress(self.clock)
-        paths = [f"/v1/avg_tps/{chain}" for chain in CHAINS] + [
-            f"/v1/chains/{chain}/blocks" for chain in CHAINS
-        ]
-        self.walks = [f"GET {path}" for path in paths]
 
-    def on_event(self, event: Event) -> None:
-        """Count an event, and print it if nothing is drawn live."""
-        self.progress(event)
-        if not self.terminal.interactive and (line := _described(event)):
-            self.print_line(f"{self.clock() - self.began:6.2f} s  {line}")
+    async def read(self, lists: Sequence[Callable[[], Any]]) -> None:
+        """Read all lists at once."""
 
-    def print_line(self, line: str) -> None:
-        """Print a line without delay."""
-        self.terminal.out.write(line + "\n")
-        self.terminal.out.flush()
+        async def read_one(read: Callable[[], Any]) -> None:
+            self.lists.append(await read())
 
-    def draw(self, quota: Mapping[str, QuotaSnapshot]) -> RenderableType:
-        """Return the table of all walks, and the requests to each service."""
-        table = Table("walk", *("pages", "rows"), "", box=None, pad_edge=False, header_style="bold")
-        for column in table.columns[1:3]:
-            column.justify = "right"
-        for where in self.walks:
-            pages, rows = self.progress.pages[where], self.progress.rows[where]
-            mark = Text("✓", style="green") if where in self.done else Text("")
-            table.add_row(Text(where), str(pages), f"{rows:,}", mark)
-        return Group(table, Text(""), *(self._draw_service(*known) for known in quota.items()))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for one in lists:
+                    group.create_task(read_one(one))
+        except ExceptionGroup as errors:  # one is enough: all lists share the services and the screen
+            raise errors.exceptions[0] from None
+        self.ended = self.clock()
 
-    def _draw_service(self, service: str, quota: QuotaSnapshot) -> Text:
-        traffic = self.progress.services[service]
-        line = Text(f"{service:8}")
-        line.append(f"{counted(traffic.requests, 'request'):11}", style="cyan")
-        line.append(f"  429: {traffic.refused}", style="yellow" if traffic.refused else "dim")
-        if left := pause(quota):
-            line.append(f"  no requests for {left:.1f} s", style="bold yellow")
-        return line
-
-
-def _described(event: Event) -> str:
-    match event:
-        case PageReceived():
-            return f"{event.where}: page {event.page}, {event.rows} rows"
-        case ResponseReceived(status=429):
-            return f"{event.where}: 429 Too Many Requests"
-        case WaitBegan():
-            return f"{event.service}: no requests for {event.seconds:.1f} s"
-        case _:
-            return ""
-
-
-async def demonstrate(terminal: Terminal) -> None:
-    """Run the demonstration."""
-    clock = asyncio.get_running_loop().time
-    show = Show(terminal, clock)
-    terminal.console.print(
-        "Both services, simulated on this machine, each walked with more requests than the "
-        f"{SETTINGS['limit']} requests it takes in {SETTINGS['window']:g} s.\n"
-        "The Data API sends its limit in headers, the Metrics API does not.\n"
-    )
-    async with Simulator(**SETTINGS) as simulator:
-        session = terminal.session(
-            metrics_base_url=simulator.metrics_base_url,
-            data_base_url=simulator.data_base_url,
-            api_key=simulator.api_key,
-            on_event=show.on_event,
+    @property
+    def figures(self) -> tuple[str, ...]:
+        """What the services have counted so far."""
+        stats = self.simulator.stats
+        seconds = (self.clock() if self.ended is None else self.ended) - self.began
+        return (
+            f"{len(self.lists)} of {2 * len(CHAINS)}",
+            f"{sum(map(len, self.lists)):,}",
+            str(stats.requests),
+            str(stats.refused),
+            str(stats.sent_while_stopped),
+            f"{seconds:.1f} s",
         )
-        async with session:
-            drawn = terminal.live(lambda: show.draw(session.quota)) if terminal.interactive else nullcontext()
-            async with drawn:
-                series, blocks = await _walk(show, session)
-        taken = clock() - show.began
-        _print_rows(terminal, series, blocks)
-        if not terminal.console.options.ascii_only:
-            newest = {f"{chain}": points[:PLOT_DAYS] for chain, points in series.items()}
-            print_chart(terminal, chart_of(newest, "average TPS"))
-        _summarise(show, simulator, taken)
 
 
-Series = Mapping[int, Sequence[MetricPoint]]
-Blocks = Mapping[int, Sequence[Mapping[str, Any]]]
+MEANINGS = ("lists read", "rows", "requests", "refused with 429", "sent during a wait", "time")
 
 
-async def _walk(show: Show, session: Session) -> tuple[Series, Blocks]:
-    """Walk all lists of all chains at once."""
-
-    async def collect(where: str, stream: Pages[Any]) -> list[Any]:
-        rows = await stream.collect()
-        show.done.add(where)
-        return rows
-
-    streams: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
-    streams += [session.data.list(f"/v1/chains/{chain}/blocks", page_size=100) for chain in CHAINS]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(collect(where, stream))
-                for where, stream in zip(show.walks, streams, strict=True)
-            ]
-    except ExceptionGroup as errors:  # one is enough: all walks share the services and the screen
-        raise errors.exceptions[0] from None
-    rows = [task.result() for task in tasks]
-    return dict(zip(CHAINS, rows, strict=False)), dict(zip(CHAINS, rows[len(CHAINS) :], strict=True))
+def draw(contenders: Sequence[Contender]) -> RenderableType:
+    """Return the figures side by side."""
+    rows = zip(MEANINGS, *(one.figures for one in contenders), strict=True)
+    return table_of(("", *(one.name for one in contenders)), list(rows), right=len(contenders))
 
 
-def _print_rows(terminal: Terminal, series: Series, blocks: Blocks) -> None:
-    table = Table("day", *(f"{chain}" for chain in series), box=None, pad_edge=False, header_style="bold")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for points in list(zip(*series.values(), strict=True))[:NEWEST]:
-        table.add_row(f"{points[0].time:%Y-%m-%d}", *(f"{point.value:.2f}" for point in points))
-    newest = [f"{chain}: {rows[0]['blockNumber']}" for chain, rows in blocks.items()]
-    terminal.console.print("\nAverage TPS of each chain, newest first:", table, sep="\n")
-    terminal.console.print(f"Newest block of each chain: {', '.join(newest)}\n")
+async def demo(*, terminal: Hidden) -> None:
+    """Read the same lists twice, by a loop that retries and by chainapi.
+
+    Both read a simulator on this machine, whose limits are too low for them. It takes about 20 seconds and
+    needs no network and no key.
+
+    Args:
+        terminal: The streams of the command.
+
+    """
+    terminal.console.print(
+        f"Six lists of two services, simulated on this machine. Each service takes {SETTINGS['limit']} requests"
+        f" in {SETTINGS['window']:g} s, refuses more with 429, and says when to come back.\n"
+    )
+    clock = asyncio.get_running_loop().time
+    async with Simulator(**SETTINGS) as theirs, Simulator(**SETTINGS) as ours:
+        addresses = {name: getattr(ours, name) for name in ("metrics_base_url", "data_base_url", "api_key")}
+        async with terminal.session(**addresses) as session, aiohttp.ClientSession() as client:
+            contenders = [Contender("a loop that retries", theirs, clock), Contender("chainapi", ours, clock)]
+            drawn = terminal.live(lambda: draw(contenders)) if terminal.interactive else nullcontext()
+            async with drawn, asyncio.TaskGroup() as group:
+                group.create_task(contenders[0].read(loops(client, theirs)))
+                group.create_task(contenders[1].read(streams(session)))
+        if not terminal.interactive:
+            terminal.console.print(draw(contenders))
+        _conclude(terminal, *contenders)
 
 
-def _summarise(show: Show, simulator: Simulator, taken: float) -> None:
-    progress, stats = show.progress, simulator.stats
-    summary = {
-        "rows": f"{progress.rows.total():,}",
-        "pages": f"{progress.pages.total():,}",
-        "requests": f"{progress.requests:,}",
-        "429s": f"{sum(traffic.refused for traffic in progress.services.values())}",
-        "time waited": ", ".join(
-            f"{name} {traffic.waited:.1f} s" for name, traffic in progress.services.items()
-        ),
-        "sent during a wait": f"{stats.sent_while_stopped} (as the simulator counted)",
-        "time taken": f"{taken:.1f} s",
-    }
-    for name, value in summary.items():
-        show.print_line(f"{name:20}{value}")
+def _conclude(terminal: Terminal, theirs: Contender, ours: Contender) -> None:
+    loop, own = theirs.simulator.stats, ours.simulator.stats
+    terminal.console.print(
+        f"\nThe loop sent {loop.sent_while_stopped} requests during a wait that a service had asked for, for which a"
+        f" service can block it. chainapi sent {own.sent_while_stopped}, and was refused {own.refused} times in place"
+        f" of {loop.refused}."
+    )
+
+
+def streams(session: Session) -> list[Callable[[], Any]]:
+    """Return the readers of all lists, with chainapi."""
+    points: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
+    blocks: list[Pages[Any]] = [session.data.evm.blocks(chain, page_size=100) for chain in CHAINS]
+    return [one.collect for one in (*points, *blocks)]
+
+
+def loops(client: aiohttp.ClientSession, simulator: Simulator) -> list[Callable[[], Any]]:
+    """Return the readers of all lists, with the loop that people write."""
+    random, headers = Random(7), {"x-data-api-key": simulator.api_key}
+
+    async def read(url: str, rows: str) -> list[Any]:
+        found: list[Any] = []
+        query = {"pageSize": "100"}
+        while True:
+            pause, longest = PAUSES
+            while True:
+                async with client.get(url, params=query, headers=headers) as response:
+                    if response.status == 200:
+                        page = await response.json()
+                        break
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(2 * pause, longest)
+            found += page[rows]
+            if not page.get("nextPageToken"):
+                return found
+            query["pageToken"] = page["nextPageToken"]
+
+    points = [f"{simulator.metrics_base_url}/v1/avg_tps/{chain}" for chain in CHAINS]
+    blocks = [f"{simulator.data_base_url}/v1/chains/{chain}/blocks" for chain in CHAINS]
+    readers = [(url, "results") for url in points] + [(url, "blocks") for url in blocks]
+    return [lambda url=url, rows=rows: read(url, rows) for url, rows in readers]

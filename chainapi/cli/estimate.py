@@ -5,11 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from math import ceil
-from typing import Annotated
 
 from attrs import asdict
-from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
@@ -17,7 +15,7 @@ from chainapi._config import plans
 from chainapi._limits import view
 from chainapi._limits.view import Estimate, Limit, plan_limits
 from chainapi._text import quoted
-from chainapi.cli.common import Flag, Hidden, Many, Plan, Rows, refuse
+from chainapi.cli.common import Flag, Hidden, Many, Plan, refuse
 from chainapi.cli.names import RouteName, Value, is_path, read_values, resolve
 from chainapi.cli.tables import table_of
 from chainapi.core.duration import DAY, HOUR, MINUTE
@@ -38,11 +36,11 @@ def estimate(
     route: RouteName,
     /,
     *values: Value,
-    rows: Rows,
-    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    rows: PositiveInt,
+    page_size: PositiveInt | None = None,
     plan: Plan | None = None,
     limit: Many = None,
-    sources: Rows = 1,
+    sources: PositiveInt = 1,
     json: Flag = False,
     terminal: Hidden,
 ) -> None:

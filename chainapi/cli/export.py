@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from attrs import frozen
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import NonNegativeFloat, PositiveInt
 
 from chainapi._paging.pages import OnInvalid
 from chainapi._tables.types import Amounts
@@ -26,9 +26,6 @@ from chainapi.cli.common import (
     Flag,
     Hidden,
     Many,
-    Rows,
-    changed,
-    command_words,
     on_signal,
     refuse,
     session_of,
@@ -49,7 +46,7 @@ from chainapi.cli.names import (
 )
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import counted, shell_words, worded
+from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
@@ -60,8 +57,6 @@ if TYPE_CHECKING:
     from chainapi._api.endpoint import Endpoint
 
 __all__ = ["compact", "export"]
-
-Seconds = Annotated[float, Parameter(validator=Number(gte=0))]
 
 _EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
@@ -104,7 +99,7 @@ class ExportOptions:
     out: str | None = None
     format: FileFormat | None = None
     param: Many = None
-    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None
+    page_size: PositiveInt | None = None
     over: str | None = None
     from_: Annotated[str | None, Parameter(name="--from", allow_leading_hyphen=True)] = None
     api: Literal["data", "metrics"] | None = None
@@ -113,17 +108,17 @@ class ExportOptions:
     amounts: Amounts | None = None
     escape_formulas: Flag = False
     compression: Compression | None = None
-    compression_level: Rows | None = None
-    row_group_rows: Rows | None = None
+    compression_level: PositiveInt | None = None
+    row_group_rows: PositiveInt | None = None
     partition: str | None = None
-    limit: Rows | None = None
+    limit: PositiveInt | None = None
     lookback: str | None = None
     ranges: str | None = None
     on_invalid: OnInvalid = "raise"
-    concurrency: Rows = 32
-    commit_seconds: Seconds | None = None
+    concurrency: PositiveInt = 32
+    commit_seconds: NonNegativeFloat | None = None
     compact: bool = True
-    wait: Seconds = 0.0
+    wait: NonNegativeFloat = 0.0
     dask: str | None = None
     progress: Shown = "bar"
     show: str | None = None
@@ -190,23 +185,13 @@ async def export(
                 if view.progress is None:  # nothing was fetched
                     raise
                 _report(terminal, route, error)
-            again = shell_words(_continuing(route, values, options, connection))
             same = " with the same standard input" if options.from_ == "-" else ""
-            terminal.note(f"{view.kept()}; to continue{same}: {again}")
+            terminal.note(f"{view.kept()}; to continue{same}: {again(terminal.words)}")
             if isinstance(error, ChainAPIError):
                 return _code(error, view)
             raise
     terminal.note(_summary(result))
     return 0
-
-
-def _continuing(
-    route: str, values: Sequence[str], options: ExportOptions, connection: ConnectionOptions
-) -> list[str]:
-    """Return the words of the command that continues an export."""
-    given = {name.rstrip("_"): value for name, value in {**changed(options), **changed(connection)}.items()}
-    words = command_words("export", route, values, given)
-    return words if options.compact else [*words, "--no-compact"]
 
 
 async def compact(target: str, /, *, terminal: Hidden) -> int:

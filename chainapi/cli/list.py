@@ -6,14 +6,13 @@ Its argument is the name of a route, or a path.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
-from typing import Annotated, Any, Literal, Self, TypeAlias
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+from cyclopts.types import PositiveInt
 
-from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._text import did_you_mean, quoted
 from chainapi.cli.common import (
@@ -24,14 +23,10 @@ from chainapi.cli.common import (
     Flag,
     Hidden,
     Many,
-    Rows,
-    changed,
-    command_words,
     open_session,
     read_checkpoint,
     refuse,
     with_page_size,
-    write_rows,
 )
 from chainapi.cli.names import (
     RouteName,
@@ -45,12 +40,12 @@ from chainapi.cli.names import (
     read_values,
     resolve,
 )
+from chainapi.cli.tables import RowTable
 from chainapi.cli.terminal import Terminal
-from chainapi.cli.wording import counted, shell_words, worded
+from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.models.unions import wire_name
-from chainapi.session import Session
 
 __all__ = ["list_"]
 
@@ -61,9 +56,9 @@ async def list_(
     *values: Value,
     api: Literal["data", "metrics"] | None = None,
     items: str | None = None,
-    page_size: Annotated[int | None, Parameter(validator=Number(gte=1))] = None,
+    page_size: PositiveInt | None = None,
     param: Many = None,
-    limit: Rows = DEFAULT_LIMIT,
+    limit: PositiveInt = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     fields: str | None = None,
     resume: str | None = None,
@@ -92,48 +87,41 @@ async def list_(
 
     """
     table, printed = terminal.interactive and not json, _printed(route, fields)
+    path, query = list[str](), dict[str, Any]()
     if is_path(route):
         refuse(f"{route} includes its values", VALUE=values)
-        opened = _by_path(
-            route, param or [], api=api, items=items, page_size=page_size, on_invalid=on_invalid
-        )
+        method, path = f"{api or 'data'}.list", [route]
+        query = {"items": items, "page_size": page_size, **read_query(param or [])}
     else:
         refuse(f"the route {route} sets it", api=api, items=items)
-        query = read_values(route, values, with_page_size(param, page_size))
+        method, query = route, read_values(route, values, with_page_size(param, page_size))
         if resolve(route).single:
             invalid = {"on-invalid": on_invalid == "raw"}
             refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
-            return await _print_resource(terminal, connection, route, query, printed, table=table)
-        opened = _by_name(terminal, route, {**query, "on_invalid": on_invalid})
+            async with open_session(terminal, connection, table=table) as session:
+                with calling(terminal, route):
+                    resource = printed(await method_of(session, route)(**query))
+            terminal.line(resource, indent=2 if table else None)
+            return 0
     start = read_checkpoint(resume)
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
-            pages = stream = opened(session, start)
-            with _Invalid(terminal) as invalid_rows, closing(terminal.rows(table=table)) as rows:
-                write = invalid_rows.noted(lambda row: rows.add(printed(row)))
-                await write_rows(pages, None if all_ else limit, write)
+            with calling(terminal, route):
+                pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
+            stream = pages
+            await _print_rows(terminal, pages, None if all_ else limit, printed, table=table)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
         if stream is None or not ((at := stream.checkpoint).rows or invalid_row):
             raise
-        on_invalid = "raw" if invalid_row else on_invalid
-        left = {"all": True} if all_ else {"limit": limit - at.rows + (start.rows if start else 0)}
-        options = {
-            "api": api,
-            "items": items,
-            "page_size": page_size,
-            "param": param,
-            "json": json,
-            "fields": fields,
-            **left,
-        }
-        if on_invalid == "raw":
-            options["on_invalid"] = on_invalid
+        options = {"on_invalid": "raw"} if invalid_row else {}
+        if not all_:
+            options["limit"] = f"{limit - at.rows + (start.rows if start else 0)}"
         if isinstance(error, ChainAPIError):
             terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
-        again = {**options, **changed(connection), "resume": at.dumps()}
-        _note_continuation(terminal, command_words("list", route, values, again), at)
+        command = again(terminal.words, **options, resume=at.dumps())
+        terminal.note(f"{counted(at.rows, 'row')} so far; to continue: {command}")
         if isinstance(error, ChainAPIError):
             return FAILED
         raise
@@ -165,73 +153,22 @@ def _printed(route: str, fields: str | None) -> Callable[[Any], Any]:
     return chosen
 
 
-class _Invalid:
-    """Count of the invalid rows, reported at the end."""
-
-    def __init__(self, terminal: Terminal) -> None:
-        self._terminal = terminal
-        self._count = 0
-        self._first: DecodeError | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._first is not None:
-            what = f"{counted(self._count, 'invalid row')} printed as received"
-            self._terminal.report(f"{what}; the first: {worded(self._first)}")
-
-    def noted(self, write: Callable[[Any], None]) -> Callable[[Any], None]:
-        """Return a writer of rows that counts invalid ones, and writes their JSON."""
-
-        def written(row: Any) -> None:
-            if isinstance(row, Invalid):
-                self._count += 1
-                self._first = self._first or row.error
-            write(row.raw if isinstance(row, Invalid) else row)
-
-        return written
-
-
-# Function from a session and a checkpoint to a stream.
-_Opener: TypeAlias = Callable[[Session, Checkpoint | None], Pages[Any]]
-
-
-def _by_path(path: str, param: Sequence[str], *, api: str | None, **options: Any) -> _Opener:
-    query = read_query(param)
-
-    def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
-        service = session.metrics if api == "metrics" else session.data
-        pages: Pages[Any] = service.list(path, resume=start, **options, **query)
-        return pages
-
-    return opened
-
-
-def _by_name(terminal: Terminal, name: str, query: Mapping[str, Any]) -> _Opener:
-    def opened(session: Session, start: Checkpoint | None) -> Pages[Any]:
-        with calling(terminal, name):
-            pages: Pages[Any] = method_of(session, name)(**query, resume=start)
-        return pages
-
-    return opened
-
-
-async def _print_resource(
-    terminal: Terminal,
-    connection: ConnectionOptions,
-    name: str,
-    query: Mapping[str, Any],
-    printed: Callable[[Any], Any],
-    *,
-    table: bool,
-) -> int:
-    async with open_session(terminal, connection, table=table) as session:
-        with calling(terminal, name):
-            resource = printed(await method_of(session, name)(**query))
-    terminal.line(resource, indent=2 if table else None)
-    return 0
-
-
-def _note_continuation(terminal: Terminal, words: Sequence[str], checkpoint: Checkpoint) -> None:
-    terminal.note(f"{counted(checkpoint.rows, 'row')} so far; to continue: {shell_words(words)}")
+async def _print_rows(
+    terminal: Terminal, stream: Pages[Any], most: int | None, printed: Callable[[Any], Any], *, table: bool
+) -> None:
+    """Print rows, and at the end a line about those that were invalid."""
+    writer = RowTable(terminal.console) if table else None
+    write = terminal.line if writer is None else writer.add
+    number, first = 0, None
+    try:
+        async with aclosing(stream.items(most)) as rows:
+            async for row in rows:
+                if isinstance(row, Invalid):
+                    number, first = number + 1, first or row.error
+                write(printed(row.raw if isinstance(row, Invalid) else row))
+    finally:
+        if writer is not None:
+            writer.close()
+        if first is not None:
+            what = f"{counted(number, 'invalid row')} printed as received"
+            terminal.report(f"{what}; the first: {worded(first)}")

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from attrs import define, field, frozen
+from attrs import frozen
 
 from chainapi._config import ServiceConfig, Unconfigured
 from chainapi._limits.view import QuotaSnapshot
@@ -57,32 +57,34 @@ class Places:
     """
 
     def __init__(self, configs: Sequence[ServiceConfig | Unconfigured], carrier: BuiltIn) -> None:
-        self._services = {_name(one): one for one in configs if isinstance(one, ServiceConfig)}
+        keys = {one: _api_key(one) for one in configs if isinstance(one, ServiceConfig)}
+        self._services = {quota_name(one.origin, key): one for one, key in keys.items()}
         self._carrier = carrier
         self._names: Callable[[], list[str]] | None = getattr(carrier, "names", None)
-        self._places: dict[str, _Place] = {}
+        self._observers: dict[str, Observer | None] = {}
         if self._names is None and not self._services:
-            reasons = [one.reason for one in configs if isinstance(one, Unconfigured)]
-            raise ConfigurationError("; ".join(reasons))
+            raise ConfigurationError(
+                "; ".join(one.reason for one in configs if isinstance(one, Unconfigured))
+            )
 
     async def read(self) -> tuple[list[SharedQuota], str]:
         """Return the quotas that processes share now, and problems with others."""
         try:
-            self._find()
+            names = self._services if self._names is None else self._names()
         except (ConfigurationError, ShareUnavailableError) as error:
             return [], str(error)
-        places = list(self._places.values())
-        states = await asyncio.gather(*(place.read() for place in places))
+        for name in sorted(names, key=lambda name: name not in self._services):  # the configured ones first
+            self._observers.setdefault(name)
+        states = await asyncio.gather(*map(self._state, self._observers))
         quotas = [state for state in states if isinstance(state, SharedQuota)]
-        problems = list(dict.fromkeys(state for state in states if isinstance(state, str)))
-        if not quotas and not problems:
-            problems = [self._nobody()]
-        return quotas, "; ".join(problems)
+        problems = dict.fromkeys(state for state in states if isinstance(state, str))
+        return quotas, "; ".join(problems) or ("" if quotas else self._nobody())
 
     async def aclose(self) -> None:
         """End all links."""
-        for place in self._places.values():
-            await place.aclose()
+        for name in self._observers:
+            self._close(name)
+            await self._carrier.aclose(name)
 
     def _nobody(self) -> str:
         if self._names is None:
@@ -97,61 +99,35 @@ class Places:
             " CHAINAPI_SHARE_DIR. For processes on other machines give --share redis://..."
         )
 
-    def _find(self) -> None:
-        """Note the quotas that are new, the configured ones first."""
-        names = self._services if self._names is None else self._names()
-        for name in sorted(names, key=lambda name: name not in self._services):
-            if name not in self._places:
-                self._places[name] = _Place(name, self._services.get(name), self._carrier)
-
-
-@define(eq=False)
-class _Place:
-    """Quota that processes may share."""
-
-    name: str
-    config: ServiceConfig | None
-    carrier: BuiltIn
-    _observer: Observer | None = field(default=None, init=False)
-
-    async def read(self) -> SharedQuota | str | None:
-        """Return the state of the quota, None without a host, or a problem in words."""
+    async def _state(self, name: str) -> SharedQuota | str | None:
+        """Return the state of a quota, None without a host, or a problem in words."""
         try:
-            return await self._read()
-        except (ConfigurationError, ShareUnavailableError) as error:
-            self._close()
-            return str(error)
-
-    async def _read(self) -> SharedQuota | None:
-        if self._observer is None:
-            config = self.config
-            secret = b"" if config is None else frame_key(config.origin, _api_key(config))
-            link = await self.carrier.observe(self.name, secret)
-            if link is None:
+            observer = self._observers[name] or await self._observe(name)
+            if observer is None:
                 return None
-            process = f"{socket.gethostname()}:{os.getpid()}"
-            self._observer = Observer(link, process, time.time, self.name)
-        snapshot = await self._observer.snapshot()
-        if not self._observer.processes:  # the host of other quotas knows this one from before
+            snapshot = await observer.snapshot()
+        except (ConfigurationError, ShareUnavailableError) as error:
+            self._close(name)
+            return str(error)
+        if not observer.processes:  # the host of other quotas knows this one from before
             return None
-        service, origin = None, self._observer.origin
-        if self.config is not None:
-            service, origin = self.config.name, self.config.origin
-        return SharedQuota(self.name, service, origin, self._observer.processes, snapshot)
+        config = self._services.get(name)
+        service, origin = (None, observer.origin) if config is None else (config.name, config.origin)
+        return SharedQuota(name, service, origin, observer.processes, snapshot)
 
-    async def aclose(self) -> None:
-        """End the link."""
-        self._close()
-        await self.carrier.aclose(self.name)
+    async def _observe(self, name: str) -> Observer | None:
+        config = self._services.get(name)
+        secret = b"" if config is None else frame_key(config.origin, _api_key(config))
+        link = await self._carrier.observe(name, secret)
+        if link is not None:
+            process = f"{socket.gethostname()}:{os.getpid()}"
+            self._observers[name] = Observer(link, process, time.time, name)
+        return self._observers[name]
 
-    def _close(self) -> None:
-        if self._observer is not None:
-            self._observer.close()
-            self._observer = None
-
-
-def _name(config: ServiceConfig) -> str:
-    return quota_name(config.origin, _api_key(config))
+    def _close(self, name: str) -> None:
+        if (observer := self._observers[name]) is not None:
+            observer.close()
+            self._observers[name] = None
 
 
 def _api_key(config: ServiceConfig) -> str | None:

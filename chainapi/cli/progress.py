@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 
-from attrs import define, field
+from attrs import Factory, define, field
 
 from chainapi._limits.view import QuotaSnapshot
 from chainapi.cli.wording import counted
@@ -49,6 +49,7 @@ class Progress:
     """Counts of the events of a session; `clock` returns seconds."""
 
     clock: Callable[[], float]
+    began: float = field(init=False, default=Factory(lambda self: self.clock(), takes_self=True))
     services: Mapping[str, Traffic] = field(factory=lambda: {"metrics": Traffic(), "data": Traffic()})
     pages: Counter[str] = field(factory=Counter[str])  # by `where`, as are the rows
     rows: Counter[str] = field(factory=Counter[str])

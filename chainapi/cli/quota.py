@@ -18,6 +18,7 @@ from chainapi.cli.places import Places, SharedQuota
 from chainapi.cli.progress import pause, waits
 from chainapi.cli.tables import cell, table_of
 from chainapi.cli.terminal import Terminal
+from chainapi.cli.wording import counted
 from chainapi.errors import ConfigurationError, ShareUnavailableError
 
 __all__ = ["quota", "record", "tables"]
@@ -54,31 +55,24 @@ async def quota(
     )
     as_json = json or not terminal.interactive
     try:
-        if watch:
-            await (_lines(places, terminal) if as_json else _screen(places, terminal))
-        else:
-            await _once(places, terminal, as_json=as_json)
+        if watch and not as_json:
+            await _draw(places, terminal)
+        await _print(places, terminal, as_json=as_json, again=watch)
     finally:
         await places.aclose()
 
 
 def record(shared: SharedQuota) -> dict[str, Any]:
     """Return a shared quota as a JSON object; times are seconds from now."""
-    snapshot = shared.snapshot
+    state = asdict(shared.snapshot)
+    names = ("limit", "remaining", "window", "stopped_for", "reset_in", "waiting", "in_flight", "spenders")
     return {
         "service": shared.service,
         "origin": shared.origin,
         "quota": shared.name,
         "processes": shared.processes,
-        "limit": snapshot.limit,
-        "remaining": snapshot.remaining,
-        "window": snapshot.window,
-        "plan": snapshot.plan or None,
-        "stopped_for": snapshot.stopped_for,
-        "reset_in": snapshot.reset_in,
-        "waiting": snapshot.waiting,
-        "in_flight": snapshot.in_flight,
-        "spenders": [asdict(spender) for spender in snapshot.spenders],
+        "plan": shared.snapshot.plan or None,
+        **{name: state[name] for name in names},
     }
 
 
@@ -94,7 +88,7 @@ def _table(shared: SharedQuota) -> Iterator[RenderableType]:
     snapshot = shared.snapshot
     yield cell(f"{shared.service or 'unknown service'}: {_state(snapshot)}", "bold")
     place = f"{shared.origin or 'unknown address'}, quota {shared.name[:8]}"
-    yield cell(f"{place}, shared by {_processes(shared.processes)}", "dim")
+    yield cell(f"{place}, shared by {counted(shared.processes, 'process')}", "dim")
     names = ("process", "tag", "requests", "units", "share", "429s", "in flight", "waiting")
     total = sum(one.units for one in snapshot.spenders)
     yield table_of(names, [_cells(one, total) for one in snapshot.spenders], right=6)
@@ -120,40 +114,27 @@ def _state(snapshot: QuotaSnapshot) -> str:
     return ", ".join([*parts, *([waits(snapshot)] if pause(snapshot) else [])])
 
 
-def _processes(number: int) -> str:
-    return "1 process" if number == 1 else f"{number:,} processes"
-
-
-# --- the state, once and again ---------------------------------------------------------------
-
-
-async def _once(places: Places, terminal: Terminal, *, as_json: bool) -> None:
-    quotas, problem = await places.read()
-    if not quotas:
-        raise ShareUnavailableError(problem)
-    if as_json:
-        for shared in quotas:
-            terminal.line(record(shared))
-    else:
-        terminal.console.print(tables(quotas))
-    if problem:
-        terminal.report(problem)
-
-
-async def _lines(places: Places, terminal: Terminal) -> None:
-    """Write the state each second, as lines of JSON; report a problem once."""
+async def _print(places: Places, terminal: Terminal, *, as_json: bool, again: bool) -> None:
+    """Print the state, once or each second; report a problem once."""
     reported = ""
     while True:
         quotas, problem = await places.read()
-        for shared in quotas:
-            terminal.line(record(shared))
+        if not quotas and not again:
+            raise ShareUnavailableError(problem)
+        if as_json:
+            for shared in quotas:
+                terminal.line(record(shared))
+        else:
+            terminal.console.print(tables(quotas))
         if problem and problem != reported:
             terminal.report(problem)
         reported = problem
+        if not again:
+            return
         await asyncio.sleep(PERIOD)
 
 
-async def _screen(places: Places, terminal: Terminal) -> None:
+async def _draw(places: Places, terminal: Terminal) -> None:
     """Draw the state each second."""
     quotas, problem = await places.read()
     async with terminal.live(lambda: tables(quotas, problem)):

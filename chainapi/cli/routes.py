@@ -70,8 +70,7 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
             label.append(" (writes)", style="yellow")
         ordered = sorted(endpoint.parameters, key=lambda one: not one.required)
         names = [one.name if one.required else f"[{one.name}]" for one in ordered]
-        units = units_of(name, endpoint.route)
-        rows.append((label, " ".join(names), returns(endpoint), "" if units is None else str(units)))
+        rows.append((label, " ".join(names), returns(endpoint), _text(units_of(name, endpoint.route))))
     return table_of(("route", "parameters", "returns", "units"), rows, right=1)
 
 
@@ -90,7 +89,8 @@ def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> 
     if route.deprecated:
         console.print(Text("deprecated: the service will remove it", style="yellow"))
     parameters = [
-        (one.name, _takes(one), "required" if one.required else _default(one)) for one in endpoint.parameters
+        (one.name, _takes(one), "required" if one.required else _text(one.default))
+        for one in endpoint.parameters
     ]
     if parameters:
         console.print("", table_of(("parameter", "takes", "default"), parameters), sep="\n")
@@ -110,8 +110,8 @@ def _kind_names(one: Parameter) -> list[str]:
     return [kind.__name__ for kind in one.kinds] or ["str"]
 
 
-def _default(one: Parameter) -> str:
-    return "" if one.default is None else str(one.default)
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
@@ -132,15 +132,6 @@ def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
 
 
 def _parameter(one: Parameter) -> dict[str, Any]:
-    return {
-        "name": one.name,
-        "wire": one.wire,
-        "in_path": one.in_path,
-        "in_body": one.in_body,
-        "required": one.required,
-        "default": one.default,
-        "types": _kind_names(one),
-        "many": one.many,
-        "bounds": None if one.bounds is None else [one.bounds.least, one.bounds.most],
-        "choices": list(one.choices),
-    }
+    as_they_are = ("name", "wire", "in_path", "in_body", "required", "default", "many", "choices")
+    bounds = None if one.bounds is None else [one.bounds.least, one.bounds.most]
+    return {name: getattr(one, name) for name in as_they_are} | {"types": _kind_names(one), "bounds": bounds}

@@ -1,4 +1,4 @@
-"""``chainapi simulate`` and ``chainapi demo``: both services on this machine."""
+"""``chainapi simulate``: both services on this machine."""
 
 from __future__ import annotations
 
@@ -7,93 +7,80 @@ import os
 import shlex
 import signal
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated
 
-from attrs import asdict, frozen
-from cyclopts import Parameter
+from attrs import asdict, field, frozen
+from cyclopts import Parameter, default_name_transform
+from cyclopts.types import NonNegativeFloat, NonNegativeInt, Port, PositiveFloat
 from cyclopts.validators import Number
 
-from chainapi._http.message import is_header_name
-from chainapi.cli.common import Amount, Flag, Hidden, Many, Seconds, on_signal
+from chainapi.cli.common import Flag, Hidden, on_signal
+from chainapi.cli.wording import option_text
 from chainapi.errors import ConfigurationError
+from chainapi.simulator import Anomalies, Fault, Simulator
+from chainapi.simulator.settings import API_KEY_HEADER, CHAINS
 
-if TYPE_CHECKING:
-    from chainapi.simulator import Anomalies, Fault
-
-__all__ = ["AnomalyOptions", "demo", "simulate"]
-
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
-Share = Annotated[float, Parameter(validator=Number(gte=0, lte=1))]
+__all__ = ["simulate"]
 
 
-def _least_one(_: object, value: object) -> None:
-    if isinstance(value, int) and value < 1:
-        raise ValueError("Must be last, or >= 1.")
+def _option_of(name: str) -> str:
+    return "anomalies-in" if name == "route" else default_name_transform(name)
 
 
-def _header_name(_: object, value: object) -> None:
-    if not is_header_name(value):
-        raise ValueError("Must be the name of a header.")
-
-
-@Parameter(name="*", group="Anomalies")
+@Parameter(name="*")
 @frozen(kw_only=True)
-class AnomalyOptions:
-    """Anomalies of lists; a share is a number from 0 to 1, of all rows.
+class SimulatorOptions:
+    """Settings of the simulator.
 
     Attributes:
-        anomalies_in: Name or path of the route whose lists have anomalies; all lists by default.
-        ties: Number of different rows with the same block number, time or height.
-        equal: Number of consecutive rows that are equal byte for byte.
-        replays: Number of chains that share each transaction hash, in lists over all chains.
-        order: Order of the rows; swapped exchanges some neighbors.
-        moved: Share of rows that change place when a list is walked again.
-        changing: When values such as prices and statuses change: with each pass over a list, or response.
-        malformed: Share of invalid rows, with a field of a wrong type, null, or missing.
-        unknown_fields: Share of rows with undocumented fields.
-        unknown_values: Share of rows with an undocumented value of a field.
-        paging: Meaning of a page token: a row (cursor), or a count of rows (offset).
-        repeat_pages: Pages that repeat under new tokens: last, or the pages 1 to this number.
+        port: Port on the loopback interface; 0 chooses a free one.
+        limit: Requests per window of the Data API; unlimited by default.
+        window: Seconds of that window.
+        weighted: Count compute units instead of requests, by the weight of each route.
+        metrics_limit: Requests per window of the Metrics API, which sends no RateLimit fields.
+        metrics_window: Seconds of that window.
+        chains: Ids of the chains, in the order of their list.
+        points: Daily points of each chain.
+        rows: Rows of every other list.
+        grow_every: Seconds between new rows at the head of each list; none by default.
+        token_lifetime: Seconds until a page token expires.
+        expired_status: Status of the response to an expired page token.
+        api_key_header: Header with the key of the Data API.
+        api_key_required: Refuse requests to the Data API without a key.
+        latency: Seconds before each response.
+        faults: Fault of the requests to a route, as above; may be repeated.
+        seed: Seed of everything random.
 
     """
 
-    anomalies_in: str | None = None
-    ties: Count = 1
-    equal: Count = 1
-    replays: Count = 1
-    order: Literal["descending", "swapped", "shuffled", "ascending"] = "descending"
-    moved: Share = 0.0
-    changing: Literal["never", "pass", "answer"] = "never"
-    malformed: Share = 0.0
-    unknown_fields: Share = 0.0
-    unknown_values: Share = 0.0
-    paging: Literal["cursor", "offset"] = "cursor"
-    repeat_pages: Annotated[Literal["last"] | int | None, Parameter(validator=_least_one)] = None
+    port: Port = 0
+    limit: NonNegativeInt | None = None
+    window: PositiveFloat = 60.0
+    weighted: Flag = False
+    metrics_limit: NonNegativeInt | None = None
+    metrics_window: PositiveFloat = 60.0
+    chains: Annotated[tuple[int, ...], Parameter(negative=(), consume_multiple=True)] = CHAINS
+    points: NonNegativeInt = 1_000
+    rows: NonNegativeInt = 1_000
+    grow_every: PositiveFloat | None = None
+    token_lifetime: PositiveFloat = 86_400.0
+    expired_status: Annotated[int, Parameter(validator=Number(gte=400, lte=599))] = 400
+    api_key_header: str = API_KEY_HEADER
+    api_key_required: bool = True
+    latency: NonNegativeFloat = 0.0
+    faults: Annotated[list[str], Parameter(name="--fault", negative=())] = field(factory=list)
+    seed: int = 0
 
 
-NO_ANOMALIES = AnomalyOptions()
+DEFAULT = SimulatorOptions()
 
 
 async def simulate(
     *command: str,
-    port: Annotated[int, Parameter(validator=Number(gte=0, lte=65_535))] = 0,
-    limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    window: Seconds = 60.0,
-    weighted: Flag = False,
-    metrics_limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    metrics_window: Seconds = 60.0,
-    chains: Annotated[list[int] | None, Parameter(negative=(), consume_multiple=True)] = None,
-    points: Amount = 1_000,
-    rows: Amount = 1_000,
-    grow_every: Seconds | None = None,
-    token_lifetime: Seconds = 86_400.0,
-    expired_status: Annotated[int, Parameter(validator=Number(gte=400, lte=599))] = 400,
-    api_key_header: Annotated[str, Parameter(validator=_header_name)] = "x-data-api-key",
-    api_key_required: bool = True,
-    latency: Annotated[float, Parameter(validator=Number(gte=0))] = 0.0,
-    fault: Many = None,
-    seed: int = 0,
-    anomalies: AnomalyOptions = NO_ANOMALIES,
+    options: SimulatorOptions = DEFAULT,
+    anomalies: Annotated[
+        Anomalies | None, Parameter(name="*", group="Anomalies", name_transform=_option_of)
+    ] = None,
     terminal: Hidden,
 ) -> int:
     """Simulate both services on this machine until Ctrl-C, or while a command runs.
@@ -115,52 +102,20 @@ async def simulate(
 
     Args:
         command: Command to run, with its arguments, after `--`.
-        port: Port on the loopback interface; 0 chooses a free one.
-        limit: Requests per window of the Data API; unlimited by default.
-        window: Seconds of that window.
-        weighted: Count compute units instead of requests, by the weight of each route.
-        metrics_limit: Requests per window of the Metrics API, which sends no RateLimit fields.
-        metrics_window: Seconds of that window.
-        chains: Ids of the chains, in the order of their list.
-        points: Daily points of each chain.
-        rows: Rows of every other list.
-        grow_every: Seconds between new rows at the head of each list; none by default.
-        token_lifetime: Seconds until a page token expires.
-        expired_status: Status of the response to an expired page token.
-        api_key_header: Header with the key of the Data API.
-        api_key_required: Refuse requests to the Data API without a key.
-        latency: Seconds before each response.
-        fault: Fault of the requests to a route, as above; may be repeated.
-        seed: Seed of everything random.
+        options: Settings of the simulator.
         anomalies: Anomalies of lists.
         terminal: The streams of the command.
 
     """
-    from chainapi.simulator import Simulator
-
-    settings: dict[str, Any] = {} if chains is None else {"chains": chains}
-    settings |= {"faults": [_fault(text) for text in fault or ()], "anomalies": _anomalies(anomalies)}
+    settings = asdict(options)
     try:
-        simulator = Simulator(
-            seed,
-            port=port,
-            limit=limit,
-            window=window,
-            weighted=weighted,
-            metrics_limit=metrics_limit,
-            metrics_window=metrics_window,
-            points=points,
-            rows=rows,
-            grow_every=grow_every,
-            token_lifetime=token_lifetime,
-            expired_status=expired_status,
-            api_key_header=api_key_header,
-            api_key_required=api_key_required,
-            latency=latency,
-            **settings,
-        )
-    except ValueError as error:  # of the chains: the options have checks of their own
-        raise ConfigurationError(f"--{error}") from None
+        settings["faults"] = [Fault.parse(text) for text in options.faults]
+    except ValueError as error:
+        raise ConfigurationError(f"--fault: {error}") from None
+    try:
+        simulator = Simulator(**settings, anomalies=[] if anomalies is None else [anomalies])
+    except ValueError as error:  # of the chains or the header: the options have checks of their own
+        raise ConfigurationError(option_text(error)) from None
     async with simulator:
         if command:
             return await _run(command, simulator.environment())
@@ -191,38 +146,3 @@ async def _run(command: Sequence[str], variables: Mapping[str, str]) -> int:
             process.terminate()
             await process.wait()
     return code if code >= 0 else 128 - code
-
-
-def _fault(text: str) -> Fault:
-    from chainapi.simulator import Fault
-
-    try:
-        return Fault.parse(text)
-    except ValueError as error:
-        raise ConfigurationError(f"--fault: {error}") from None
-
-
-def _anomalies(options: AnomalyOptions) -> list[Anomalies]:
-    from chainapi.simulator import Anomalies
-
-    if options == NO_ANOMALIES:
-        return []
-    given = asdict(options)
-    try:
-        return [Anomalies(route=given.pop("anomalies_in"), **given)]
-    except ValueError as error:
-        raise ConfigurationError(f"--anomalies-in: {error}") from None
-
-
-async def demo(*, terminal: Hidden) -> None:
-    """Walk both services, simulated on this machine, through limits that are too low.
-
-    It takes about ten seconds and needs no network and no key.
-
-    Args:
-        terminal: The streams of the command.
-
-    """
-    from chainapi.cli.demo import demonstrate
-
-    await demonstrate(terminal)

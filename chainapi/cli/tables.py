@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from attrs import define, field, frozen
+from attrs import define, field
 from rich.cells import cell_len
 from rich.console import Console, JustifyMethod
 from rich.table import Column, Table
@@ -15,7 +15,7 @@ from chainapi._text import printable
 from chainapi.models.exact_json import ascii_json
 from chainapi.models.metrics import MetricPoint
 
-__all__ = ["Lines", "RowTable", "cell", "print_series", "table_of"]
+__all__ = ["RowTable", "cell", "print_series", "table_of"]
 
 WIDEST_CELL = 24  # characters
 SERIES_WIDTH = 14
@@ -60,14 +60,12 @@ def _side_by_side(series: Mapping[str, Sequence[MetricPoint]], dates: Mapping[in
 
     Where a console is too narrow, texts continue in the next line: a number that is cut is another number.
     """
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("time", overflow="fold")
-    for chain in series:
-        table.add_column(cell(chain), justify="right", min_width=width, overflow="fold")
-    cells = [{point.timestamp: point for point in points} for points in series.values()]
-    for timestamp in sorted({stamp for points in cells for stamp in points}, reverse=True):
-        values = (points.get(timestamp) for points in cells)
-        table.add_row(dates[timestamp], *("" if value is None else _figure(value.value) for value in values))
+    cells = [{point.timestamp: _figure(point.value) for point in points} for points in series.values()]
+    times = sorted({stamp for points in cells for stamp in points}, reverse=True)
+    rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
+    table = table_of(("time", *series), rows, right=len(series))
+    for column in table.columns[1:]:
+        column.min_width, column.no_wrap = width, False
     return table
 
 
@@ -82,20 +80,6 @@ def _date_text(timestamp: int) -> str:
         return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
     except (ValueError, OverflowError):  # no date
         return str(timestamp)
-
-
-@frozen
-class Lines:
-    """Writer of rows as lines of JSON."""
-
-    write: Callable[[object], None]
-
-    def add(self, row: object) -> None:
-        """Write a row."""
-        self.write(row)
-
-    def close(self) -> None:
-        """Do nothing: every row is written at once."""
 
 
 @define(eq=False)

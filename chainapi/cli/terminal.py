@@ -6,20 +6,19 @@ import asyncio
 import os
 import stat
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 from io import StringIO, TextIOWrapper, UnsupportedOperation
 from os import fstat
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
-from attrs import field, frozen
+from attrs import define, field
 from rich.console import Console, RenderableType
 from rich.live import Live
 
 from chainapi._paging.background import in_background
 from chainapi._text import printable
-from chainapi.cli.tables import Lines, RowTable
 from chainapi.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json
 from chainapi.session import Session
@@ -53,7 +52,7 @@ def _observable(share: str | None) -> BuiltIn:
     return observable(share)
 
 
-@frozen(eq=False)
+@define(eq=False)
 class Terminal:
     """Streams of a command: data to `out`, everything else to `err`.
 
@@ -63,6 +62,7 @@ class Terminal:
         session: returns a new session.
         now: returns the local time.
         observable: returns the carrier that connects observers; see `chainapi.share.registry`.
+        words: the command line, without the name of the program.
 
     """
 
@@ -71,12 +71,12 @@ class Terminal:
     session: Callable[..., Session] = Session
     now: Callable[[], datetime] = lambda: datetime.now(UTC).astimezone()
     observable: Callable[[str | None], BuiltIn] = _observable
+    words: Sequence[str] = ()
     console: Console = field(init=False)
     messages: Console = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        object.__setattr__(self, "console", _Console(self.out))
-        object.__setattr__(self, "messages", _Console(self.err))
+        self.console, self.messages = _Console(self.out), _Console(self.err)
 
     @property
     def interactive(self) -> bool:
@@ -100,10 +100,6 @@ class Terminal:
         """Write a line as it is, with escapes for characters that act on a terminal."""
         self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
-
-    def rows(self, *, table: bool) -> RowTable | Lines:
-        """Return a writer of rows: a table, else lines of JSON."""
-        return RowTable(self.console) if table else Lines(self.line)
 
     def report_wait(self, event: Event) -> None:
         """Write a line about a wait of a second or more."""

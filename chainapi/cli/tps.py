@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from cyclopts.types import PositiveInt
 
 from chainapi._paging.pages import Pages
 from chainapi.cli.common import (
@@ -17,9 +18,7 @@ from chainapi.cli.common import (
     ConnectionOptions,
     Flag,
     Hidden,
-    Rows,
     open_session,
-    write_rows,
 )
 from chainapi.cli.plot import PLAIN, ChartOptions, present
 from chainapi.cli.tables import print_series
@@ -34,7 +33,7 @@ __all__ = ["tps"]
 
 async def tps(
     *chains: Annotated[str, Parameter(required=True)],
-    limit: Rows = DEFAULT_LIMIT,
+    limit: PositiveInt = DEFAULT_LIMIT,
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     json: Flag = False,
     plot: Flag = False,
@@ -72,8 +71,7 @@ async def tps(
             if table or plot:
                 series[chain] = await stream.collect(most)
             else:
-                kept = series[chain].append if png else None
-                await write_rows(stream, most, _writer(terminal, chain, kept))
+                await _print_points(terminal, chain, stream, most, None if png is None else series[chain])
         except ChainAPIError as error:
             series[chain] = error.partial or series[chain]
             failures.append(worded(error))
@@ -90,7 +88,9 @@ async def tps(
         if table:
             print_series(terminal.console, found)
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
-    return _report(terminal, failures)
+    for failure in dict.fromkeys(failures):  # each once
+        terminal.report(failure)
+    return FAILED if failures else 0
 
 
 def _check_chart(options: ChartOptions, *, drawn: bool, png: Path | None) -> None:
@@ -101,28 +101,19 @@ def _check_chart(options: ChartOptions, *, drawn: bool, png: Path | None) -> Non
         require_pictures()
 
 
-def _report(terminal: Terminal, failures: Iterable[str]) -> int:
-    """Report each failure once, and return the exit code."""
-    failures = dict.fromkeys(failures)
-    for failure in failures:
-        terminal.report(failure)
-    return FAILED if failures else 0
-
-
-def _writer(
-    terminal: Terminal, chain: str, keep: Callable[[MetricPoint], None] | None
-) -> Callable[[MetricPoint], None]:
-    """Return a function that prints the points of a chain.
-
-    It passes each point to `keep`, if given.
-    """
-
-    def write(point: MetricPoint) -> None:
-        terminal.line(_line(chain, point))
-        if keep is not None:
-            keep(point)
-
-    return write
+async def _print_points(
+    terminal: Terminal,
+    chain: str,
+    stream: Pages[MetricPoint],
+    most: int | None,
+    kept: list[MetricPoint] | None,
+) -> None:
+    """Print the points of a chain as they arrive, and keep them for a picture."""
+    async with aclosing(stream.items(most)) as points:
+        async for point in points:
+            terminal.line(_line(chain, point))
+            if kept is not None:
+                kept.append(point)
 
 
 def _line(chain: str, point: MetricPoint) -> dict[str, object]:

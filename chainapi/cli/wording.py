@@ -12,12 +12,12 @@ from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
 from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
 
-__all__ = ["counted", "shell_words", "worded"]
+__all__ = ["again", "counted", "option_text", "shell_words", "worded"]
 
 
 def counted(number: int, noun: str) -> str:
     """Return the number with its noun: 1 page, 2,000 pages."""
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+    return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('s') else 's'}"
 
 
 def worded(error: Exception, advice: str = "") -> str:
@@ -78,6 +78,26 @@ def _option(match: re.Match[str]) -> str:
     name = match[1] or match[2]
     value = match[2] and match.string[match.end() : match.end() + 1] not in ("", " ", ",")
     return f"--{name.replace('_', '-')}{' ' if value else ''}"
+
+
+def option_text(error: ValueError) -> str:
+    """Return the message of a class about an attribute, as one about its option."""
+    return re.sub(r"^'?(\w+)'?(?= must| is no)", lambda found: f"--{found[1].replace('_', '-')}", str(error))
+
+
+def again(words: Sequence[str], **options: object) -> str:
+    """Return the command of `words` as a shell reads it, with other values of some options."""
+    end = words.index("--") if "--" in words else len(words)
+    named, left = {f"--{name.replace('_', '-')}": value for name, value in options.items()}, iter(words[:end])
+    kept = ["chainapi"]
+    for word in left:
+        name, equals, _ = word.partition("=")
+        if name not in named:
+            kept.append(word)
+        elif not equals:
+            next(left)  # its value
+    given = [word for name, value in named.items() for word in (name, str(value))]
+    return shell_words([*kept, *given, *words[end:]])
 
 
 def shell_words(words: Sequence[str]) -> str:

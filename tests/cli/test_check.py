@@ -77,6 +77,7 @@ LIMITS = {"ratelimit-policy": "9;w=60", "ratelimit-limit": "9"}
         ({"body": b'{"chainName": 7}'}, ("type", "$.chainName: Expected `str | null`", "")),
         ({"headers": LIMITS}, ("header", "ratelimit-remaining: missing", "")),
         ({"headers": {**LIMITS, "ratelimit-remaining": "5"}}, ("weight", "999994 units, documented 1", "")),
+        ({}, ("error", "an unknown chain is no error", "")),
         ({"status": 404, "body": b"<html>"}, ("error", "message in the body of an error: missing", "")),
         (
             {"status": 404, "body": b'{"message": ["no"], "error": "Not Found", "statusCode": 400}'},
