@@ -30,7 +30,7 @@ from chainapi.simulator.calls import Post, WebhookCall, send_calls
 from chainapi.simulator.faults import Fault
 from chainapi.simulator.memory import Line, MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
-from chainapi.simulator.traffic import Exchange, Stats, Tally
+from chainapi.simulator.traffic import Exchange, Stats
 from chainapi.simulator.validation import text_of
 from chainapi.simulator.world import World
 
@@ -45,7 +45,6 @@ __all__ = [
     "Settings",
     "Simulator",
     "Stats",
-    "Tally",
     "WebhookCall",
     "World",
 ]
@@ -201,7 +200,7 @@ class Simulator(Settings):
     async def send_webhook_calls(
         self, webhook_id: str, post: Post, *, events: int = 1, doubled: float = 0.0, late: float = 0.0
     ) -> list[WebhookCall]:
-        """Send signed calls of a webhook to `post`, and return them in the order of sending.
+        """Send signed calls of a webhook to `post`, and return them as they were sent.
 
         `post` gets the body and the headers of each call, and sends them to the application. An event happens
         each second. `doubled` is the share of events that are sent twice, and `late` the greatest delay of a

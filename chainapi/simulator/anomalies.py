@@ -1,4 +1,4 @@
-"""Anomalies of lists and resources: settings, and what they do to order, rows and page tokens.
+"""Anomalies of lists and resources: their settings, and their effects on rows.
 
 The anomalies of a row follow from its number and the seed alone, so that it is the same row on pages of any
 size. Only the fields that change from pass to pass, or from answer to answer, follow from a version, too.
@@ -157,11 +157,11 @@ class Injector:
         return row
 
     def order(self, size: int, walk: int, start: int, stop: int, within: tuple[int, float]) -> list[int]:
-        """Return the row numbers at the positions `start` to `stop - 1`, oldest first, in a pass.
+        """Return the row numbers at the positions `start` to `stop - 1` in a pass.
 
-        The list has `size` rows at the beginning; those that are added later stand at the head, newest first.
-        `within` is the part of the list that a query selects: the first row's number, where its positions
-        begin, and the number after the last row.
+        The oldest row comes first. The list has `size` rows at the beginning; those that are added later
+        stand at the head, newest first. `within` is the part of the list that a query selects: the first
+        row's number, where its positions begin, and the number after the last row.
         """
         order, moved = self.anomalies.order, self.anomalies.moved if walk else 0.0
         if order in ("descending", "ascending") and not moved:

@@ -1,4 +1,4 @@
-"""Contents of both services: the list, the resource or the write at a path, as of now."""
+"""Contents of both services: lists, resources and writes at their paths."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PAGING = ("pageSize", "pageToken")  # parameters that choose a page, not rows
 
 
 class Contents:
-    """Contents of both services, which grow with time and by hand, and change with writes."""
+    """Contents of both services, which grow, and change with writes."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -77,12 +77,12 @@ class Contents:
         self._inserted[match.segments] += count
 
     def write(self, match: Match, body: Row) -> Row | None:
-        """Carry out a write, and return the body of its answer, if it has one; or raise HTTPError."""
+        """Carry out a write, and return the body of its answer, or raise HTTPError."""
         check_path(match, self._settings.chains)
         return write(Write(match, body, self._account, self._webhook, self._addresses))
 
     def webhook_calls(self, name: str, *, events: int, doubled: float, late: float) -> list[WebhookCall]:
-        """Return calls of a webhook, others each time; raise ValueError for one that gets none."""
+        """Return new calls of a webhook; raise ValueError for one that gets none."""
         secret = self.resource(_matched("data", "v1", "webhooks:getSharedSecret"), {})["secret"]
         random = Random(self._account.draw())  # noqa: S311 - a simulation is to be repeatable, not secret
         webhook, time = self._webhook(name), self._account.time

@@ -120,10 +120,11 @@ def _factory(
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
     """Return the factory of a union: of the requested kind, or of all kinds."""
     kinds = [(tag, _factory(type_of(tag.kind), "", outer=outer)) for tag in tags]
+    others = [factory for tag, factory in kinds if "Chain" not in tag.kind.__name__]  # of no one chain
 
     def make(context: Context) -> Any:
         fitting = [factory for tag, factory in kinds if _fits(tag, context.echoes)]
-        return context.one_of(fitting or [factory for _, factory in kinds])(context)
+        return context.one_of(fitting or others or [factory for _, factory in kinds])(context)
 
     return make
 

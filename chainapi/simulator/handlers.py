@@ -1,4 +1,4 @@
-"""Handlers of the routes that read: the part of a list, or the resource, that a request names.
+"""Handlers of the routes that read: parts of lists, and resources.
 
 The routes of the specification have handlers of their own, because their rows refer to each other: blocks are
 chained, and transactions lie in blocks. The rows of every other route are made by a factory from its model.
@@ -24,11 +24,9 @@ from chainapi.simulator.sources import (
     Blocks,
     Points,
     Transactions,
-    Utxos,
     chain_record,
     first_at,
     metrics_chain_record,
-    selected_addresses,
 )
 from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
 from chainapi.simulator.values import FIRST_HEIGHT
@@ -36,8 +34,10 @@ from chainapi.simulator.writes import Account
 
 __all__ = ["GROWS_NOT", "Lookup", "serve"]
 
-NETWORKS = {"mainnet": "mainnet", "fuji": "fuji", "testnet": "fuji"}
+# Other names of networks and chains, and of the service whose list is read with POST: the rows are the same.
+ALIASES = {"testnet": "fuji", "POST data": "data", **BLOCKCHAIN_NAMES}
 ROW_SECONDS = 5
+SELECTED = 160  # of 256 addresses that a subquery selects
 # Seconds between two points, by the time interval of the query; a month has 30 days.
 INTERVALS = {"hour": 3_600, "day": DAY, "week": 7 * DAY, "month": 30 * DAY}
 # Values of a request that select rows and are not in them.
@@ -106,7 +106,7 @@ class Lookup:
         return checked_query(self.match, self.query)
 
     def ascending(self) -> bool:
-        """Return whether the query wants the oldest row first; raise HTTPError for a bad query."""
+        """Return whether the oldest row comes first; raise HTTPError for a bad query."""
         return self.checked().get("sortOrder") == "asc"
 
 
@@ -198,19 +198,6 @@ def _block_transactions(lookup: Lookup) -> View:
     return View(transactions, *transactions.span(number), ascending=lookup.ascending())
 
 
-@_handles("data.primary_network.utxos")
-@_handles("data.primary_network.utxos_v2")
-def _utxos(lookup: Lookup) -> View:
-    network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
-    chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
-    if chain is None or of is None:
-        raise HTTPError(404, f"blockchain {blockchain} of network {network} does not exist")
-    settings = lookup.settings
-    utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
-    chain_info = {"chainName": chain, "network": network}
-    return View(utxos, ascending=lookup.ascending(), page_fields=lambda added: {"chainInfo": chain_info})
-
-
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
     # Its transactions read each block several times.
@@ -279,11 +266,22 @@ def _operation(lookup: Lookup) -> Row:
 @_handles("metrics.looking_glass.composite_query")
 @_handles("metrics.looking_glass.composite_query_v1")
 def _composite(lookup: Lookup) -> View:
-    values, size = lookup.checked(), lookup.settings.rows
-    queries, operator = json.loads(values["queries"]), values["operator"]
-    addresses, counts = selected_addresses(lookup.draw("looking glass"), size, queries, operator)
-    fields = {"subQueryCounts": counts, "totalCount": len(addresses)}
-    return View(Fixed(addresses), page_fields=lambda _: fields)
+    """Return the addresses that all (AND) or any (OR) of the subqueries select.
+
+    A subquery selects the same addresses in every composite query.
+    """
+    values, draw, size = lookup.checked(), lookup.draw("looking glass"), lookup.settings.rows
+    chosen: dict[str, set[int]] = {}
+    for query in json.loads(values["queries"]):
+        selects = lookup.draw(json.dumps([query["type"], query["params"]], sort_keys=True))
+        chosen[str(query["id"])] = {number for number in range(size) if selects(number)[0] < SELECTED}
+    combine = set.intersection if values["operator"] == "AND" else set.union
+    numbers = sorted(combine(*chosen.values()), reverse=True)
+    fields = {
+        "subQueryCounts": {name: len(found) for name, found in chosen.items()},
+        "totalCount": len(numbers),
+    }
+    return View(Fixed(["0x" + draw(number)[:20].hex() for number in numbers]), page_fields=lambda _: fields)
 
 
 # All other routes
@@ -347,7 +345,7 @@ def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Gen
     route = match.endpoint.route
     without = NOT_GENERATED.get(route.path, frozenset())
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
-    draw = lookup.draw(*match.segments)
+    draw = lookup.draw(*(ALIASES.get(segment, segment) for segment in match.segments))
     return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, _echoes(match, values))
 
 

@@ -84,7 +84,7 @@ def _declared() -> Mapping[str, Endpoint]:
 
 @cache
 def _shapes() -> Mapping[str, Segments]:
-    """Return the segments of each route, by its name, the routes with the fewest parameters first."""
+    """Return the segments of each route by name, those with few parameters first."""
     records = ((name, endpoint.record) for name, endpoint in _declared().items())
     return {
         name: (first_segment(name.partition(".")[0], record.method), *_split(record.path))

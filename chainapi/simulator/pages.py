@@ -11,9 +11,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import blake2b
-from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -34,8 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["Listing", "Pages"]
 
 DEFAULT_PAGE_SIZE = 10
-CACHED_BYTES = 16 * 2**20  # of the encoded pages of all simulators of a process
-ENTRY_BYTES = 2_000  # of memory that a cached page takes besides its content
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
@@ -69,7 +66,7 @@ class Listing:
         return rows[::-1] if view.ascending else rows
 
     def page_size(self, settings: Settings, query: Mapping[str, str]) -> int:
-        """Return the greatest number of rows of a page; raise HTTPError for a size out of bounds."""
+        """Return the rows of a full page; raise HTTPError for a size out of bounds."""
         bounds = _page_sizes(self.match.name, self.match.endpoint)
         if bounds is not None and (text := query.get("pageSize")) is not None:
             size = whole_number("pageSize", text, *bounds)
@@ -83,7 +80,7 @@ class Listing:
 
 @cache
 def _page_sizes(name: str, endpoint: Endpoint) -> tuple[float, float | None] | None:
-    """Return the least and the greatest page size of a route; None if a query may not choose it."""
+    """Return the bounds of the page size of a route; None if a query has no choice."""
     parameter = endpoint.page_size
     if parameter is None:
         return (1, 100) if name == "data.chains" else None
@@ -129,7 +126,7 @@ class _Names:
         return str(UUID(bytes=seal + self._masked(seal, content), version=4))
 
     def read(self, name: str) -> tuple[int, int] | None:
-        """Return the number and the page of a token, None for a name that `of` did not return."""
+        """Return the number and the page of a token, None for any other name."""
         if not _UUID.fullmatch(name):
             return None
         raw = UUID(name).bytes
@@ -141,35 +138,11 @@ class _Names:
         return bytes(a ^ b for a, b in zip(content, mask, strict=True))
 
 
-class _Encoded:
-    """Least-recently-used cache of encoded pages, for all simulators of a process.
-
-    Equal sources have equal rows, so that the tests of a suite, each with a simulator of its own, share them.
-    """
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[Rows, int, int, bool], bytes] = {}
-        self._size = 0
-        self._lock = Lock()  # each thread may have a simulator
-
-    def __call__(self, source: Rows, start: int, stop: int, ascending: bool) -> bytes:
-        key = source, start, stop, ascending
-        with self._lock:
-            page = self._kept.pop(key, None)
-            if page is not None:
-                self._kept[key] = page  # the most recently used page is the last one
-                return page
-        page = source.encoded(start, stop, ascending=ascending)
-        with self._lock:
-            if key not in self._kept:
-                self._kept[key] = page
-                self._size += len(page) + ENTRY_BYTES
-            while self._size > CACHED_BYTES:
-                self._size -= len(self._kept.pop(next(iter(self._kept)))) + ENTRY_BYTES
-        return page
-
-
-_encoded = _Encoded()
+# Equal sources have equal rows, so that the tests of a suite, each with a simulator of its own, share them.
+@lru_cache(512)
+def _encoded(source: Rows, start: int, stop: int, ascending: bool) -> msgspec.Raw:
+    """Return the rows of a page as JSON."""
+    return msgspec.Raw(source.encoded(start, stop, ascending=ascending))
 
 
 class Pages:
@@ -190,7 +163,7 @@ class Pages:
         return 1 if name is None else self._page_of(name)
 
     def _page_of(self, name: str) -> int:
-        """Return the page of a token, a forgotten one included; 0 for one that was never given out."""
+        """Return the page of a token, even a forgotten one; 0 for an unknown one."""
         if (token := self._tokens.get(name)) is not None:
             return token.page
         number, page = self._names.read(name) or (math.inf, 0)
@@ -220,7 +193,7 @@ class Pages:
         start, stop, following = _stretch(view, position, listing.page_size(self._settings, query), end)
         if counts and following is not None:
             following = (requested.position or 0) + stop - start
-        rows = msgspec.Raw(_encoded(view.source, start, stop, view.ascending))
+        rows = _encoded(view.source, start, stop, view.ascending)
         page = {listing.items: rows, **view.page_fields(listing.added)}
         if anomalies is not None and anomalies.unknown_fields:
             page["newField"] = "simulated"
@@ -231,7 +204,7 @@ class Pages:
         return page
 
     def _requested(self, listing: Listing, query: Mapping[str, str], name: str | None, now: float) -> _Token:
-        """Return the page of a token, which may be used again until it expires, or the first page."""
+        """Return the page of a token, which may be used again, or the first page."""
         place, parameters = listing.match.segments, frozenset(query.items())
         if name is None:
             walk = 0 if listing.injector is None else listing.injector.begin()

@@ -104,7 +104,7 @@ class Draw:
 
 
 class CachedDraw(Draw):
-    """Random bytes, of which the numbers used last are kept, for all draws of a process."""
+    """Random bytes, of which the process keeps those used last."""
 
     def __call__(self, number: int) -> bytes:
         """Return the bytes of `number`, which may be negative."""

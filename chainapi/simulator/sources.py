@@ -1,12 +1,10 @@
-"""Rows of the specification's routes, which refer to each other, and of series and composite queries.
+"""Rows of the specification's routes, which refer to each other, and series.
 
 Each row is computed from the seed and its number alone.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Sequence
 from hashlib import blake2b
 from itertools import pairwise
 from math import pi, sin
@@ -14,7 +12,7 @@ from struct import unpack_from
 
 from attrs import frozen
 
-from chainapi.simulator.names import METHODS, PRIMARY_CHAINS, TESTNETS, bech32, chain_names, identifier
+from chainapi.simulator.names import METHODS, TESTNETS, chain_names, identifier
 from chainapi.simulator.rows import Draw, Row, Rows
 
 __all__ = [
@@ -22,11 +20,9 @@ __all__ = [
     "Blocks",
     "Points",
     "Transactions",
-    "Utxos",
     "chain_record",
     "first_at",
     "metrics_chain_record",
-    "selected_addresses",
 ]
 
 DAY = 86_400
@@ -34,9 +30,7 @@ BLOCK_SECONDS = 2
 SEARCHED = 1_000  # blocks in which a hash is searched
 BASE_FEE = 25_000_000_000
 WORDS = 16  # in a draw: several points share one
-SELECTED = 160  # of 256 addresses that a subquery selects
 
-_ASSET_ID = "FvwEAhmxKfeiG8SnEvq42hc6whRyY3EFYAvebMqDNDGCgxN5Z"
 # Level of a day's week and half-year, until both begin again.
 _RHYTHM = [1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181) for day in range(7 * 181)]
 
@@ -246,64 +240,3 @@ class Transactions(Rows):
             "method": {"callType": call, "methodHash": method, "methodName": name},
             "value": str(int.from_bytes(drawn[41:49], "little")),
         }
-
-
-@frozen(cache_hash=True)
-class Utxos(Rows):
-    """Unspent outputs of one of the three chains of a network."""
-
-    network: str
-    blockchain: str
-    size: int
-    epoch: int
-    draw: Draw
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the outputs `stop - 1` down to `start`, newest first."""
-        return [self._utxo(number) for number in range(stop - 1, start - 1, -1)]
-
-    def _utxo(self, number: int) -> Row:
-        drawn = self.draw(number)
-        amount = str(int.from_bytes(drawn[:5], "little"))
-        prefix = "avax1" if self.network == "mainnet" else "fuji1"
-        home = PRIMARY_CHAINS[self.blockchain]
-        return {
-            "addresses": [prefix + bech32(drawn[:38])],
-            "asset": {
-                "assetId": _ASSET_ID,
-                "name": "Avalanche",
-                "symbol": "AVAX",
-                "denomination": 9,
-                "type": "secp256k1",
-                "amount": amount,
-            },
-            "consumedOnChainId": home,
-            "createdOnChainId": home,
-            "utxoId": identifier(drawn[:49]),
-            "amount": amount,
-            "assetId": _ASSET_ID,
-            "blockNumber": str(9_000_000 + number),
-            "blockTimestamp": self.epoch - (self.size - 1 - number) * 7,
-            "outputIndex": drawn[63] % 4,
-            "platformLocktime": 0,
-            "threshold": 1,
-            "txHash": identifier(drawn[15:64]),
-            "utxoType": "TRANSFER",
-            "staked": False,
-        }
-
-
-def selected_addresses(draw: Draw, size: int, queries: Sequence[Row], operator: str) -> tuple[list[str], Row]:
-    """Return the addresses that all (AND) or any (OR) of the subqueries select, and the number of each.
-
-    A subquery selects the same addresses in every composite query.
-    """
-    chosen: dict[str, set[int]] = {}
-    for query in queries:
-        condition = json.dumps([query["type"], query["params"]], sort_keys=True).encode()
-        digests = (blake2b(draw(number) + condition, digest_size=1).digest() for number in range(size))
-        chosen[str(query["id"])] = {number for number, digest in enumerate(digests) if digest[0] < SELECTED}
-    sets = list(chosen.values())
-    found = set.intersection(*sets) if operator == "AND" else set.union(*sets)
-    addresses = ["0x" + draw(number)[:20].hex() for number in sorted(found, reverse=True)]
-    return addresses, {name: len(numbers) for name, numbers in chosen.items()}

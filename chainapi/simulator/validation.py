@@ -1,4 +1,4 @@
-"""Validation of the path, the query and the body of a request, as the services check them."""
+"""Validation of requests, as the services check them: path, query and body."""
 
 from __future__ import annotations
 

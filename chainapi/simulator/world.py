@@ -35,7 +35,7 @@ from chainapi.simulator.quota import Quota
 from chainapi.simulator.rows import Row, encode
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import DAY
-from chainapi.simulator.traffic import Exchange, Stats, Tally
+from chainapi.simulator.traffic import Exchange, Stats
 from chainapi.simulator.validation import HTTPError, check_path, checked_body, parameters_of, read_body
 from chainapi.simulator.writes import created
 
@@ -73,7 +73,6 @@ class Call:
         match: route of the path; None for no route.
         parameters: parameters of the query, empty ones included.
         key: its key, if that is valid.
-        tallies: counts of which it is one.
         exchange: its entry in the log; None without a log.
 
     """
@@ -85,7 +84,6 @@ class Call:
     match: Match | None
     parameters: dict[str, str]
     key: str | None
-    tallies: tuple[Tally, ...]
     exchange: Exchange | None = None
 
     @property
@@ -108,18 +106,17 @@ class World:
     def __init__(self, settings: Settings, log: list[Exchange] | None = None) -> None:
         self.settings = settings
         self.log = log
-        self.stats = Stats(keys={key: Tally() for key in (settings.api_key, *settings.other_keys)})
+        self.stats = Stats()
         self.contents = Contents(settings)
         self._pages = Pages(settings, self.stats)
         self._schedule = Schedule(settings.seed)
         self._quotas: defaultdict[object, Quota] = defaultdict(Quota)
 
     def sent(self, request: Request, now: float) -> Call:
-        """Return the call of a request; count one that the client sends although it has to wait."""
+        """Return the call of a request; count one that is sent during a stop."""
         call = self._call(request)
         stopped = self._quotas[call.quota].sent(now, self.settings.block)
-        for tally in call.tallies:
-            tally.sent_while_stopped += stopped
+        self.stats.sent_while_stopped += stopped
         if self.log is not None:
             named = call.named()
             call.exchange = Exchange(
@@ -141,20 +138,18 @@ class World:
     def answer(self, call: Call, now: float) -> Answer:
         """Return the answer to a request that arrives now."""
         self.contents.begin(now)
-        for tally in call.tallies:
-            tally.requests += 1
+        self.stats.requests += 1
         answer = self._answer(call, now, self._fault(call))
         if call.exchange is not None:
             call.exchange.answer(None if answer.broken else answer.response, answer.broken)
         if answer.broken:
             self.stats.broken += 1
         else:
-            for tally in call.tallies:
-                tally.answered[answer.response.status] += 1
+            self.stats.answered[answer.response.status] += 1
         return answer
 
     def delivered(self, call: Call, response: Response, now: float, grace: float = 0.0) -> None:
-        """Record that an answer arrived at the client, which has read it `grace` seconds later."""
+        """Record that an answer arrived; the client has read it `grace` seconds later."""
         if call.exchange is not None:
             call.exchange.answered = now
         wait = response.headers.get("retry-after", "")
@@ -190,7 +185,7 @@ class World:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
     def _list_at(self, place: str) -> Match:
-        """Return the route of a list at a path, which follows the method unless that is GET."""
+        """Return the route of a list at a path, with its method unless that is GET."""
         method, _, path = place.rpartition(" ")
         firsts = (first_segment(service, method or "GET") for service in SERVICES)
         found = [match for first in firsts if (match := match_path(_segments_of(first, path))) is not None]
@@ -206,15 +201,9 @@ class World:
         address, _, query = request.url.partition("#")[0].partition("?")
         service, path, segments = _place(request.method, address)
         key = request.headers.get(self.settings.api_key_header) if service == "data" else None
-        tallies: list[Tally] = [self.stats]
-        if service:
-            tallies.append(self.stats.services[service])
-        if key in self.stats.keys:
-            tallies.append(self.stats.keys[key])
-        else:
-            key = None
+        valid = key if key in (self.settings.api_key, *self.settings.other_keys) else None
         match = match_path(segments) if service else None
-        return Call(request, service, path, segments, match, _parameters(query), key, tuple(tallies))
+        return Call(request, service, path, segments, match, _parameters(query), valid)
 
     def _fault(self, call: Call) -> Fault | None:
         """Return the fault that a request meets, None for no fault."""
