@@ -51,10 +51,9 @@ class Contents:
             HTTPError: it does not exist, or a value of the request is not one that the route takes.
 
         """
-        injector = self._injector(match.segments)
         if not match.endpoint.single:
             return self.listing(match, query)
-        found = self.resource(match, query)
+        found, injector = self.resource(match, query), self._injector(match.segments)
         return found if injector is None else injector.resource(found)
 
     def listing(self, match: Match, query: Mapping[str, str]) -> Listing:
@@ -127,5 +126,5 @@ def _matched(*segments: str) -> Match:
 
 def units_at(match: Match | None) -> int:
     """Return the cost of a request in compute units, 1 for one without a known cost."""
-    units = None if match is None or not match.complete else units_of(match.name, match.endpoint.record)
+    units = None if match is None else units_of(match.name, match.endpoint.record)
     return 1 if units is None else units

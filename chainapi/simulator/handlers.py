@@ -17,7 +17,7 @@ from chainapi.models.unions import wire_name
 from chainapi.simulator.factories import Generated, factory
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import CachedDraw, Draw, Fixed, Row, View
+from chainapi.simulator.rows import Draw, Fixed, Row, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
     DAY,
@@ -200,9 +200,7 @@ def _block_transactions(lookup: Lookup) -> View:
 
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
-    # Its transactions read each block several times.
-    draw = CachedDraw(settings.seed, "blocks", chain)
-    return Blocks(chain, settings.rows, settings.epoch, draw)
+    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
 
 
 def _transactions_of(lookup: Lookup) -> Transactions:

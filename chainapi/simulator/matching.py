@@ -39,9 +39,9 @@ class Match:
     values: Mapping[str, str]
 
     @property
-    def complete(self) -> bool:
-        """Check whether every parameter of the path has a value."""
-        return "" not in self.values.values()
+    def items(self) -> str:
+        """Name of the field that holds the rows of a page."""
+        return self.endpoint.record.items or "chains"
 
 
 @lru_cache(maxsize=1_024)

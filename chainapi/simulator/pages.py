@@ -54,11 +54,6 @@ class Listing:
     added: int
     injector: Injector | None
 
-    @property
-    def items(self) -> str:
-        """Name of the field that holds the rows of a page."""
-        return self.match.endpoint.record.items or "chains"
-
     def rows(self) -> list[Row]:
         """Return all rows, in the page order of the latest pass."""
         view = self.view if self.injector is None else self.injector.latest(self.view)
@@ -194,7 +189,7 @@ class Pages:
         if counts and following is not None:
             following = (requested.position or 0) + stop - start
         rows = _encoded(view.source, start, stop, view.ascending)
-        page = {listing.items: rows, **view.page_fields(listing.added)}
+        page = {listing.match.items: rows, **view.page_fields(listing.added)}
         if anomalies is not None and anomalies.unknown_fields:
             page["newField"] = "simulated"
         repeated = None if anomalies is None else anomalies.repeat_pages

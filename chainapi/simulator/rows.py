@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Any, TypeAlias
 
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["CachedDraw", "Draw", "Fixed", "Row", "Rows", "View", "encode"]
+__all__ = ["Draw", "Fixed", "Row", "Rows", "View", "encode"]
 
 Row: TypeAlias = dict[str, Any]
 
@@ -101,16 +100,3 @@ class Draw:
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-
-class CachedDraw(Draw):
-    """Random bytes, of which the process keeps those used last."""
-
-    def __call__(self, number: int) -> bytes:
-        """Return the bytes of `number`, which may be negative."""
-        return _cached(self, number)
-
-
-@lru_cache(4_096)
-def _cached(draw: CachedDraw, number: int) -> bytes:
-    return Draw.__call__(draw, number)

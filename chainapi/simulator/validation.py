@@ -78,7 +78,7 @@ def check_path(match: Match, chains: Sequence[int]) -> None:
         HTTPError: one of them is empty or not a value that the route takes, or the chain does not exist.
 
     """
-    if not match.complete:
+    if "" in match.values.values():
         raise HTTPError(404, "Cannot GET /" + "/".join(match.segments[1:]))
     for parameter in match.endpoint.parameters:
         if parameter.in_path:

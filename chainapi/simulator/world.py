@@ -225,7 +225,7 @@ class World:
 
     def _spoiled(self, response: Response, match: Match) -> Response:
         """Return a response with one row that cannot be read."""
-        items = None if match.endpoint.single else match.endpoint.record.items or "chains"
+        items = None if match.endpoint.single else match.items
         random = Random(f"malformed {self.settings.seed} {self.stats.requests}")  # noqa: S311 - repeatable
         page = json.loads(response.body, parse_float=Decimal)
         return replace(response, body=encode(with_malformed_row(match, page, items, random)))

@@ -7,7 +7,6 @@ import operator
 import re
 import subprocess
 import sys
-import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -566,25 +565,6 @@ def test_what_does_not_fit_into_the_limit_is_refused() -> None:
     assert caller.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
     caller.now = 60.0
     assert caller.response(path).headers["ratelimit-remaining"] == "5"
-
-
-# What is kept
-
-
-@pytest.mark.proof
-def test_pages_that_are_kept_take_bounded_memory() -> None:
-    """All simulators of a process keep the 512 pages that they used last, however many are made."""
-    caller, made = Caller(points=10_000), 0
-    caller.response(METRIC)  # loads its records
-    tracemalloc.start()
-    try:
-        for number in range(1_200):
-            made += len(caller.response(METRIC, pageSize=300 + number % 1_000).body)
-        kept = tracemalloc.get_traced_memory()[0]
-    finally:
-        tracemalloc.stop()
-    assert made > 30 * 2**20
-    assert kept < 24 * 2**20
 
 
 # How it is loaded
