@@ -10,19 +10,8 @@ Its answers follow from a seed.
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-The modules, in the order in which a request passes through them:
-
-=============  ===================================================================================
-server         a port of the loopback interface; `memory` is a transport without a socket
-world          keys, limits, faults; the answer follows from the request and the time alone
-router         from a path to the handler of its route, by the catalog (`matching`)
-handlers       the list or the resource at a path; `validation` and `bodies` check the request
-writes         what requests change in the `account`: webhooks, exports, the shared secret
-sources        rows of the specification's routes, which refer to each other
-factories      rows of all other routes, made from the schema of their models (`values`)
-injection      anomalies of rows; `order` arranges them
-pages          pages of a list, and their tokens
-=============  ===================================================================================
+A request passes `memory` or `server`, then `world` (keys, limits, faults), `contents` (what is at its path,
+by the handler of its route in `handlers` or `writes`), and `pages`.
 """
 
 from __future__ import annotations
@@ -37,13 +26,12 @@ from attrs import define, field
 
 from chainapi._config import Provider
 from chainapi.simulator.anomalies import Anomalies
-from chainapi.simulator.bodies import text_of
 from chainapi.simulator.calls import Post, WebhookCall, send_calls
 from chainapi.simulator.faults import Fault
-from chainapi.simulator.log import Exchange
-from chainapi.simulator.memory import MemoryTransport
+from chainapi.simulator.memory import Line, MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
-from chainapi.simulator.stats import Stats, Tally
+from chainapi.simulator.traffic import Exchange, Stats
+from chainapi.simulator.validation import text_of
 from chainapi.simulator.world import World
 
 if TYPE_CHECKING:
@@ -57,7 +45,6 @@ __all__ = [
     "Settings",
     "Simulator",
     "Stats",
-    "Tally",
     "WebhookCall",
     "World",
 ]
@@ -113,7 +100,7 @@ class Simulator(Settings):
 
         if self._server is not None:
             raise RuntimeError("the simulator is already running: leave its `async with` first")
-        self._server = await Server(self._world, self.time, self._next_latency).start(self.port)
+        self._server = await Server(self._line()).start(self.port)
         return self
 
     async def __aexit__(
@@ -175,7 +162,7 @@ class Simulator(Settings):
 
     def transport(self) -> MemoryTransport:
         """Return a transport to the services without a socket; it needs no running server."""
-        return MemoryTransport(self._world, self.time, self._next_latency)
+        return MemoryTransport(self._line())
 
     def time(self) -> float:
         """Return the simulated time in seconds: the clock's plus all advances."""
@@ -213,14 +200,14 @@ class Simulator(Settings):
     async def send_webhook_calls(
         self, webhook_id: str, post: Post, *, events: int = 1, doubled: float = 0.0, late: float = 0.0
     ) -> list[WebhookCall]:
-        """Send signed calls of a webhook to `post`, and return them in the order of sending.
+        """Send signed calls of a webhook to `post`, and return them as they were sent.
 
         `post` gets the body and the headers of each call, and sends them to the application. An event happens
         each second. `doubled` is the share of events that are sent twice, and `late` the greatest delay of a
         call in seconds, so that calls do not arrive in order. Raises ValueError for a webhook that gets no
         calls: it is inactive, or its events are not documented.
         """
-        calls = self._world.webhook_calls(webhook_id, events=events, doubled=doubled, late=late)
+        calls = self._world.contents.webhook_calls(webhook_id, events=events, doubled=doubled, late=late)
         await send_calls(calls, post)
         return calls
 
@@ -229,6 +216,9 @@ class Simulator(Settings):
         return (
             "https://simulator.invalid" if self._server is None else f"http://127.0.0.1:{self._server.port}"
         )
+
+    def _line(self) -> Line:
+        return Line(self._world, self.time, self._next_latency)
 
     def _next_latency(self) -> float:
         return self.latency(self._random) if callable(self.latency) else self.latency

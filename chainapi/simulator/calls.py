@@ -1,4 +1,4 @@
-"""Calls of a webhook: signed events of the addresses that it watches, some twice and all late."""
+"""Calls of a webhook: signed events of its addresses, some twice and some late."""
 
 from __future__ import annotations
 

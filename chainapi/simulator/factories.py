@@ -12,15 +12,15 @@ from functools import cache
 from random import Random
 from typing import Any
 
-from attrs import define, frozen
+from attrs import frozen
 
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
-from chainapi.simulator.rows import Draw, EncodedRows, Row, RowSource
+from chainapi.simulator.rows import Draw, Row, Rows
 from chainapi.simulator.sources import DAY
 from chainapi.simulator.values import Context, Factory, is_text, scalar
 
-__all__ = ["Completed", "Completion", "Generated", "factory"]
+__all__ = ["Generated", "factory"]
 
 MISSING = 0.2  # share of rows that lack an optional field
 
@@ -43,7 +43,7 @@ SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
 @frozen(cache_hash=True)
-class Generated(EncodedRows):
+class Generated(Rows):
     """Rows that a factory makes; a single resource is the only row of its list.
 
     Attributes:
@@ -64,10 +64,6 @@ class Generated(EncodedRows):
     draw: Draw
     chains: tuple[int, ...]
     echoes: tuple[tuple[str, str], ...]
-
-    def first_at(self, timestamp: int) -> int:
-        """Return the number of the first row that is not older than a Unix time."""
-        return self.size - 1 - self.epoch // self.step + -(-timestamp // self.step)
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the rows `stop - 1` down to `start`, newest first."""
@@ -124,10 +120,11 @@ def _factory(
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
     """Return the factory of a union: of the requested kind, or of all kinds."""
     kinds = [(tag, _factory(type_of(tag.kind), "", outer=outer)) for tag in tags]
+    others = [factory for tag, factory in kinds if "Chain" not in tag.kind.__name__]  # of no one chain
 
     def make(context: Context) -> Any:
         fitting = [factory for tag, factory in kinds if _fits(tag, context.echoes)]
-        return context.one_of(fitting or [factory for _, factory in kinds])(context)
+        return context.one_of(fitting or others or [factory for _, factory in kinds])(context)
 
     return make
 
@@ -196,80 +193,3 @@ def _mapping(of: Type) -> Factory:
         return lambda context: {"publicKey": key(context), "proofOfPossession": proof(context)}
     make = _factory(of.item, "", outer=False)
     return lambda context: {"database": make(context)}
-
-
-# Required fields that a source of rows lacks
-
-
-@define(eq=False)
-class Completion:
-    """Adds the required fields of a model that rows lack, in records at any depth.
-
-    The values follow from the row alone: a block is the same one in its list and by itself. All rows of a
-    model lack the same fields, so that the first row shows whether any is missing.
-
-    Attributes:
-        model: model of the rows.
-        epoch: Unix time in seconds of new timestamps.
-        chains: the chain ids that exist.
-        needed: whether rows lack required fields; None before the first row.
-
-    """
-
-    model: Any
-    epoch: int
-    chains: tuple[int, ...]
-    needed: bool | None = None
-
-    def __call__(self, rows: list[Row]) -> list[Row]:
-        """Return the rows with all required fields; they are changed in place."""
-        if self.needed is None and rows:
-            self.needed = any(True for _ in _gaps(type_of(self.model), rows[0]))
-        if self.needed:
-            for row in rows:
-                self._complete(row)
-        return rows
-
-    def _complete(self, row: Row) -> None:
-        random = Random(repr(row))  # noqa: S311 - a simulation is to be repeatable, not secret
-        context = Context(random, 0, self.epoch, self.chains, {}, {})
-        context.begin(0, self.epoch)
-        for record, field, owner in list(_gaps(type_of(self.model), row)):
-            record[field.wire] = _factory(field.type, field.wire, owner=owner, outer=False)(context)
-
-
-def _gaps(of: Type, value: Any) -> Iterator[tuple[Row, Field, Any]]:
-    """Yield each missing field at any depth, with its object and its record."""
-    if of.kind == "list" and isinstance(value, list):
-        for entry in value:
-            yield from _gaps(of.item, entry)
-    elif of.kind in ("record", "union") and isinstance(value, dict):
-        model = next((tag.kind for tag in of.tags if tag.fits(value)), of.hint)
-        for field in fields_of(model):
-            if field.wire in value:
-                yield from _gaps(field.type, value[field.wire])
-            elif field.required:
-                yield value, field, model
-
-
-@frozen(cache_hash=True)
-class Completed(EncodedRows):
-    """Rows of a source with all required fields of their model."""
-
-    source: RowSource
-    completion: Completion
-
-    @property
-    def size(self) -> int:
-        """Number of rows that the list has at the beginning."""
-        return self.source.size
-
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return self.completion(self.source.rows(start, stop))
-
-    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
-        """Return the same rows as a JSON array, oldest first if `ascending`."""
-        if self.completion.needed is False:
-            return self.source.encoded(start, stop, ascending=ascending)
-        return super().encoded(start, stop, ascending=ascending)

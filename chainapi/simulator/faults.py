@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any, Literal, Self, TypeAlias
 
-from attrs import define, field, frozen
+from attrs import field, frozen
 from attrs.validators import ge, gt, le, lt, optional
 
-from chainapi.simulator.matching import Segments, check_route, parse_pattern
+from chainapi.simulator.matching import Segments, check_route, route_has
 
 __all__ = ["Broken", "Fault", "Schedule"]
 
@@ -29,6 +29,7 @@ KEYS: Mapping[str, Callable[[str], Any]] = {
 
 # Requests that a fault counts: route, page, pages after this one, only requests with a page token.
 _Aim: TypeAlias = tuple[str | None, int | None, int | None, bool]
+ALL: _Aim = (None, None, None, False)
 
 
 def _texts(values: Iterable[str]) -> tuple[str, ...]:
@@ -86,7 +87,7 @@ class Fault:
     slow: float = field(default=0.0, validator=[ge(0), lt(math.inf)])
 
     def __attrs_post_init__(self) -> None:
-        if not self.aimed and self.share is self.at is self.every is None:
+        if self.aim == ALL and self.share is self.at is self.every is None:
             raise ValueError("no request meets this fault: give at, every, share, page, after_page or route")
         if self.share is not None and (self.at, self.every, self.times) != (None, None, None):
             raise ValueError("share= stands in place of at, every and times: give it alone")
@@ -120,27 +121,21 @@ class Fault:
         return cls(route=None if route == "*" else route, **given)
 
     @property
-    def aimed(self) -> bool:
-        """Check whether the fault counts some requests only."""
-        return self.aim != (None, None, None, False)
-
-    @property
     def aim(self) -> _Aim:
         """Choice of the requests that the fault counts."""
         return self.route, self.page, self.after_page, self.expire
 
-    def matches(self, segments: Segments | None, page: int) -> bool:
-        """Check by path and page number whether the fault counts a request.
+    def counts(self, segments: Segments | None, page: int) -> bool:
+        """Return whether the fault counts a request.
 
         `segments` is None for a request to neither service, `page` is 0 for an unknown page token.
         """
-        if self.expire and page < 2:
-            return False
-        if self.route is not None and (segments is None or not parse_pattern(self.route).matches(segments)):
-            return False
-        if self.page is not None and page != self.page:
-            return False
-        return self.after_page is None or page > self.after_page
+        return (
+            (not self.expire or page > 1)
+            and (self.route is None or (segments is not None and route_has(self.route, segments)))
+            and self.page in (None, page)
+            and (self.after_page is None or page > self.after_page)
+        )
 
     def is_due(self, ordinal: int, seed: int = 0) -> bool:
         """Check whether counted request number `ordinal` meets the fault.
@@ -182,28 +177,17 @@ def _setting(key: str, value: str | None) -> dict[str, Any]:
     return {key.replace("-", "_"): converted}
 
 
-@define
 class Schedule:
     """Counts of requests by the aims of faults, for the choice of the fault."""
 
-    seed: int = 0
-    _counts: Counter[_Aim] = field(factory=Counter[_Aim], init=False)
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._counts: Counter[_Aim] = Counter()
 
-    def fault(
-        self, faults: Iterable[Fault], total: int, segments: Segments | None, page: int
-    ) -> Fault | None:
-        """Return the first fault that is due for a request.
-
-        The request is the `total`-th to both services.
-        """
-        ordinals: dict[_Aim, int] = {(None, None, None, False): total}
-        met: Fault | None = None
-        for fault in faults:
-            aim = fault.aim
-            if aim not in ordinals:
-                counts = fault.matches(segments, page)
-                self._counts[aim] += counts
-                ordinals[aim] = self._counts[aim] if counts else 0
-            if met is None and ordinals[aim] and fault.is_due(ordinals[aim], self.seed):
-                met = fault
-        return met
+    def fault(self, faults: Sequence[Fault], segments: Segments | None, page: int) -> Fault | None:
+        """Count a request, and return the first fault that is due for it."""
+        aims = {fault.aim: fault for fault in faults}
+        counted = {ALL, *(aim for aim, fault in aims.items() if fault.counts(segments, page))}
+        self._counts.update(counted)
+        due = (one for one in faults if one.aim in counted and one.is_due(self._counts[one.aim], self._seed))
+        return next(due, None)

@@ -1,4 +1,4 @@
-"""Handlers of the routes, which return the list or the resource at a path.
+"""Handlers of the routes that read: parts of lists, and resources.
 
 The routes of the specification have handlers of their own, because their rows refer to each other: blocks are
 chained, and transactions lie in blocks. The rows of every other route are made by a factory from its model.
@@ -9,43 +9,35 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TypeAlias
 
 from attrs import evolve, frozen
 
 from chainapi.models.unions import wire_name
-from chainapi.simulator.account import Account
-from chainapi.simulator.factories import Completed, Completion, Generated, factory
-from chainapi.simulator.lists import DEFAULT_PAGE_SIZE, Listing
+from chainapi.simulator.factories import Generated, factory
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import CachedDraw, Draw, Row, RowSource, View
+from chainapi.simulator.rows import Draw, Fixed, Row, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
     DAY,
-    Addresses,
     Blocks,
-    Chains,
-    Fixed,
-    MetricsChains,
-    Part,
     Points,
-    Sums,
-    TpsPoints,
     Transactions,
-    Utxos,
+    chain_record,
+    first_at,
+    metrics_chain_record,
 )
 from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
 from chainapi.simulator.values import FIRST_HEIGHT
+from chainapi.simulator.writes import Account
 
-if TYPE_CHECKING:
-    from chainapi._api.endpoint import Endpoint
+__all__ = ["GROWS_NOT", "Lookup", "serve"]
 
-__all__ = ["Lookup", "serve"]
-
-NETWORKS = {"mainnet": "mainnet", "fuji": "fuji", "testnet": "fuji"}
+# Other names of networks and chains, and of the service whose list is read with POST: the rows are the same.
+ALIASES = {"testnet": "fuji", "POST data": "data", **BLOCKCHAIN_NAMES}
 ROW_SECONDS = 5
+SELECTED = 160  # of 256 addresses that a subquery selects
 # Seconds between two points, by the time interval of the query; a month has 30 days.
 INTERVALS = {"hour": 3_600, "day": DAY, "week": 7 * DAY, "month": 30 * DAY}
 # Values of a request that select rows and are not in them.
@@ -66,6 +58,16 @@ NOT_GENERATED = {
     "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
     "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
 }
+# Lists to which no rows are added.
+GROWS_NOT = frozenset(
+    {
+        "data.chains",
+        "data.evm.block_transactions",
+        "metrics.chains.list",
+        "metrics.looking_glass.composite_query",
+        "metrics.looking_glass.composite_query_v1",
+    }
+)
 
 
 @frozen
@@ -99,12 +101,16 @@ class Lookup:
         """Return random bytes that follow from the seed and the names."""
         return Draw(self.settings.seed, *names)
 
-    def completion(self, model: Any) -> Completion:
-        """Return what completes rows of a model."""
-        return _completion(model, self.settings.epoch, self.settings.chains)
+    def checked(self) -> dict[str, str]:
+        """Return the parameters of the query, or raise HTTPError."""
+        return checked_query(self.match, self.query)
+
+    def ascending(self) -> bool:
+        """Return whether the oldest row comes first; raise HTTPError for a bad query."""
+        return self.checked().get("sortOrder") == "asc"
 
 
-Handler: TypeAlias = Callable[[Lookup], Listing | Row]
+Handler: TypeAlias = Callable[[Lookup], View | Row]
 
 HANDLERS: dict[str, Handler] = {}
 
@@ -119,8 +125,8 @@ def _handles(name: str) -> Callable[[Handler], Handler]:
     return register
 
 
-def serve(lookup: Lookup) -> Listing | Row:
-    """Return the list, or the resource, that a path names.
+def serve(lookup: Lookup) -> View | Row:
+    """Return the part of a list, or the resource, that a request names.
 
     Raises:
         HTTPError: it does not exist, or a value of the request is not one that the route takes.
@@ -133,41 +139,43 @@ def serve(lookup: Lookup) -> Listing | Row:
 
 
 @_handles("data.chains")
-def _chains(lookup: Lookup) -> Listing:
-    return _listed(lookup, "chains", _chains_of(lookup, Chains), page_size=None, grows=False)
+def _chains(lookup: Lookup) -> View:
+    draw = lookup.draw("chains")
+    rows = Fixed([chain_record(chain, draw) for chain in lookup.settings.chains])
+    return View(rows, ascending=lookup.ascending())
 
 
 @_handles("data.chain")
 def _chain(lookup: Lookup) -> Row:
-    return _completed_row(lookup, _chains_of(lookup, Chains).chain(lookup.chain))
+    return chain_record(lookup.chain, lookup.draw("chains"))
 
 
 @_handles("metrics.chains.list")
-def _metrics_chains(lookup: Lookup) -> Listing:
-    chains = _chains_of(lookup, MetricsChains)
-    return _listed(lookup, "chains", chains, page_size=None, grows=False, fixed=True)
+def _metrics_chains(lookup: Lookup) -> View:
+    draw = lookup.draw("chains")
+    rows = Fixed([metrics_chain_record(chain, draw) for chain in lookup.settings.chains])
+    return View(rows, ascending=lookup.ascending())
 
 
 @_handles("metrics.chains.get")
 def _metrics_chain(lookup: Lookup) -> Row:
-    return _completed_row(lookup, _chains_of(lookup, MetricsChains).chain(lookup.chain))
+    return metrics_chain_record(lookup.chain, lookup.draw("chains"))
 
 
 @_handles("metrics.avg_tps")
-def _avg_tps(lookup: Lookup) -> Listing:
+def _avg_tps(lookup: Lookup) -> View:
     settings = lookup.settings
-    points = TpsPoints(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
 
     def page_fields(added: int) -> Row:
         return {"status": 200, "lastRun": settings.epoch + added * DAY}
 
-    size = settings.metrics_page_size
-    return _listed(lookup, "results", points, page_fields, page_size=size, fixed=True)
+    return View(points, ascending=lookup.ascending(), page_fields=page_fields)
 
 
 @_handles("data.evm.blocks")
-def _blocks(lookup: Lookup) -> Listing:
-    return _listed(lookup, "blocks", _blocks_of(lookup))
+def _blocks(lookup: Lookup) -> View:
+    return View(_blocks_of(lookup), ascending=lookup.ascending())
 
 
 @_handles("data.evm.block")
@@ -175,69 +183,24 @@ def _block(lookup: Lookup) -> Row:
     blocks, number = _find_block(lookup)
     (row,) = blocks.rows(number, number + 1)
     name = lookup.match.values["blockId"]
-    return _completed_row(lookup, row if name.isdecimal() else {**row, "blockHash": name})
+    return row if name.isdecimal() else {**row, "blockHash": name}
 
 
 @_handles("data.evm.transactions")
-def _transactions(lookup: Lookup) -> Listing:
-    return _listed(lookup, "transactions", _transactions_of(lookup))
+def _transactions(lookup: Lookup) -> View:
+    return View(_transactions_of(lookup), ascending=lookup.ascending())
 
 
 @_handles("data.evm.block_transactions")
-def _block_transactions(lookup: Lookup) -> Listing:
+def _block_transactions(lookup: Lookup) -> View:
     _, number = _find_block(lookup)
     transactions = _transactions_of(lookup)
-    first, behind = transactions.span(number)
-    part = Part(transactions, first, behind - first)
-    return _listed(lookup, "transactions", part, grows=False, sizes=(0, 100))
-
-
-@_handles("data.primary_network.utxos_v2")
-def _utxos_v2(lookup: Lookup) -> Listing:
-    listing = _utxo_list(lookup)
-    listing.sizes = _sizes(lookup.match.endpoint)
-    return listing
-
-
-@_handles("data.primary_network.utxos")
-def _utxos(lookup: Lookup) -> Listing:
-    return _utxo_list(lookup)
-
-
-def _utxo_list(lookup: Lookup) -> Listing:
-    network, blockchain = lookup.match.values["network"], lookup.match.values["blockchainId"]
-    chain, of = BLOCKCHAIN_NAMES.get(blockchain), NETWORKS.get(network)
-    if chain is None or of is None:
-        raise HTTPError(404, f"blockchain {blockchain} of network {network} does not exist")
-    settings = lookup.settings
-    utxos = Utxos(of, chain, settings.rows, settings.epoch, lookup.draw("utxos", of, chain))
-    kinds = dict(lookup.match.endpoint.route.extra)
-    chain_info = lookup.completion(kinds["chain_info"])([{"chainName": chain, "network": network}])[0]
-    return _listed(lookup, "utxos", utxos, lambda added: {"chainInfo": chain_info})
-
-
-def _listed(
-    lookup: Lookup,
-    name: str,
-    source: RowSource,
-    page_fields: Callable[[int], Row] = lambda added: {},
-    **settings: Any,
-) -> Listing:
-    """Return a list; each query has all its rows, in the order that it names."""
-    match, rows = lookup.match, _completed(lookup, source)
-
-    def select(query: Mapping[str, str]) -> View:
-        ascending = checked_query(match, query).get("sortOrder") == "asc"
-        return View(rows, ascending=ascending, page_fields=page_fields)
-
-    return Listing(name, rows, select, **settings)
+    return View(transactions, *transactions.span(number), ascending=lookup.ascending())
 
 
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
-    # Its transactions read each block several times.
-    draw = CachedDraw(settings.seed, "blocks", chain)
-    return Blocks(chain, settings.rows, settings.epoch, draw)
+    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
 
 
 def _transactions_of(lookup: Lookup) -> Transactions:
@@ -259,68 +222,40 @@ def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
 
 
 @_handles("data.webhooks.list")
-def _webhooks(lookup: Lookup) -> Listing:
-    account = lookup.account
-
-    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
-        return account.listed(rows, values.get("status"))
-
-    return _changing(lookup, lambda: account.touched, change)
+def _webhooks(lookup: Lookup) -> View:
+    view, account = _generated_list(lookup), lookup.account
+    if not account.webhooks:
+        return view
+    originals = view.source.rows(0, view.end(lookup.added(lookup.match.segments)))
+    status = lookup.query.get("status")
+    rows = [row for row in account.listed(originals) if status in (None, row["status"])]
+    return View(Fixed(rows), high=len(rows))
 
 
 @_handles("data.webhooks.addresses")
-def _webhook_addresses(lookup: Lookup) -> Listing:
-    account, name = lookup.account, lookup.match.values["id"]
-
-    def change(rows: list[Any], values: Mapping[str, str]) -> list[Any]:
-        return account.addresses(name, () if account.is_created(name) else rows)
-
-    return _changing(lookup, lambda: account.knows_addresses(name), change, total="totalAddresses")
-
-
-def _changing(
-    lookup: Lookup,
-    is_changed: Callable[[], bool],
-    change: Callable[[list[Any], Mapping[str, str]], list[Any]],
-    total: str | None = None,
-) -> Listing:
-    """Return a generated list whose rows are others once writes changed them.
-
-    `change` returns them, from the generated rows and the query; `total` is the field with their number.
-    """
-    listing = _generated_list(lookup)
-    generated = listing.select
-
-    def select(query: Mapping[str, str]) -> View:
-        view = generated(query)
-        if not is_changed():
-            return view
-        size = view.source.size + lookup.added(lookup.match.segments)
-        rows = tuple(change(view.source.rows(0, size), query))
-        changed = View(Fixed(rows), high=len(rows), page_fields=view.page_fields)
-        return changed if total is None else evolve(changed, page_fields=lambda _: {total: len(rows)})
-
-    listing.select, listing.cached = select, lambda: not is_changed()
-    return listing
+def _webhook_addresses(lookup: Lookup) -> View:
+    view, watched = _generated_list(lookup), lookup.account.watched.get(lookup.match.values["id"])
+    if watched is None:
+        return view
+    rows = Fixed(watched[::-1])
+    return View(rows, high=rows.size, page_fields=lambda _: {"totalAddresses": rows.size})
 
 
 @_handles("data.webhooks.get")
 def _webhook(lookup: Lookup) -> Row:
-    original = _generated(lookup)
-    assert isinstance(original, dict)  # noqa: S101 - it is no list
-    return dict(lookup.account.webhook(lookup.match.values["id"], original))
+    known = lookup.account.webhooks.get(lookup.match.values["id"], {})
+    return dict(known) if "id" in known else {**_generated_resource(lookup), **known}
 
 
 @_handles("data.webhooks.shared_secret")
-def _shared_secret(lookup: Lookup) -> Listing | Row:
+def _shared_secret(lookup: Lookup) -> Row:
     secret = lookup.account.secret
-    return _generated(lookup) if secret is None else {"secret": secret}
+    return _generated_resource(lookup) if secret is None else {"secret": secret}
 
 
 @_handles("data.operation")
-def _operation(lookup: Lookup) -> Listing | Row:
-    begun = lookup.account.operation(lookup.match.values["operationId"])
-    return _generated(lookup) if begun is None else begun
+def _operation(lookup: Lookup) -> Row:
+    return lookup.account.operation(lookup.match.values["operationId"]) or _generated_resource(lookup)
 
 
 # Composite queries
@@ -328,92 +263,79 @@ def _operation(lookup: Lookup) -> Listing | Row:
 
 @_handles("metrics.looking_glass.composite_query")
 @_handles("metrics.looking_glass.composite_query_v1")
-def _composite(lookup: Lookup) -> Listing:
-    universe = Addresses(lookup.settings.rows, lookup.draw("looking glass"))
+def _composite(lookup: Lookup) -> View:
+    """Return the addresses that all (AND) or any (OR) of the subqueries select.
 
-    def select(query: Mapping[str, str]) -> View:
-        values = checked_query(lookup.match, query)
-        found = universe.composite(json.loads(values["queries"]), values["operator"])
-        return View(found, page_fields=lambda added: found.counts())
-
-    return evolve(_paged(lookup, universe, select), grows=False)
+    A subquery selects the same addresses in every composite query.
+    """
+    values, draw, size = lookup.checked(), lookup.draw("looking glass"), lookup.settings.rows
+    chosen: dict[str, set[int]] = {}
+    for query in json.loads(values["queries"]):
+        selects = lookup.draw(json.dumps([query["type"], query["params"]], sort_keys=True))
+        chosen[str(query["id"])] = {number for number in range(size) if selects(number)[0] < SELECTED}
+    combine = set.intersection if values["operator"] == "AND" else set.union
+    numbers = sorted(combine(*chosen.values()), reverse=True)
+    fields = {
+        "subQueryCounts": {name: len(found) for name, found in chosen.items()},
+        "totalCount": len(numbers),
+    }
+    return View(Fixed(["0x" + draw(number)[:20].hex() for number in numbers]), page_fields=lambda _: fields)
 
 
 # All other routes
 
 
-def _generated(lookup: Lookup) -> Listing | Row:
-    """Return the list, or the resource, of a route whose rows are made from its model."""
+def _generated(lookup: Lookup) -> View | Row:
+    """Return a list, or a resource, whose rows are made from its model."""
     match = lookup.match
-    check_path(match, lookup.settings.chains)
-    if not match.endpoint.single:
-        is_series = "metric" in match.values and match.endpoint.record.items == "results"
-        return _series(lookup) if is_series else _generated_list(lookup)
-    source = _generated_rows(lookup, 1, checked_query(match, lookup.query))
-    return source.rows(0, 1)[0]
+    if match.endpoint.single:
+        return _generated_resource(lookup)
+    is_series = "metric" in match.values and match.endpoint.record.items == "results"
+    return _series(lookup) if is_series else _generated_list(lookup)
 
 
-def _generated_list(lookup: Lookup) -> Listing:
+def _generated_resource(lookup: Lookup) -> Row:
+    check_path(lookup.match, lookup.settings.chains)
+    row: Row = _generated_rows(lookup, 1, lookup.checked()).rows(0, 1)[0]
+    return row
+
+
+def _generated_list(lookup: Lookup) -> View:
     match, settings = lookup.match, lookup.settings
-    route = match.endpoint.route
-    has_interval = route.items == "results"
-    rows = _generated_rows(lookup, settings.points if has_interval else settings.rows, {})
+    check_path(match, settings.chains)
+    values, has_interval = lookup.checked(), match.endpoint.record.items == "results"
+    rows = _generated_rows(lookup, settings.points if has_interval else settings.rows, values)
+    if has_interval:
+        rows = evolve(rows, step=INTERVALS[values.get("timeInterval", "day")])
+    names = [(wire_name(name), kind) for name, kind in match.endpoint.route.extra]
+    fields = {name: factory(kind, name) for name, kind in names}
 
-    def select(query: Mapping[str, str]) -> View:
-        values = checked_query(match, query)
-        step = INTERVALS[values.get("timeInterval", "day")] if has_interval else ROW_SECONDS
-        selected = evolve(rows, step=step, echoes=_echoes(match, values))
+    def page_fields(added: int) -> Row:
+        if not fields:
+            return {}
+        newest = rows.size - 1 + added
+        (context,) = rows.contexts(newest, newest + 1)
+        return {name: make(context) for name, make in fields.items()}
 
-        def page_fields(added: int) -> Row:
-            if not fields:
-                return {}
-            newest = rows.size - 1 + added
-            (context,) = selected.contexts(newest, newest + 1)
-            return {name: make(context) for name, make in fields.items()}
-
-        low, high = _bounds(selected, values)
-        return View(selected, low, high, values.get("sortOrder") == "asc", page_fields)
-
-    fields = {wire_name(name): factory(kind, wire_name(name)) for name, kind in route.extra}
-    return _paged(lookup, rows, select)
+    low, high = _bounds(values, rows.size, rows.epoch, rows.step)
+    return View(rows, low, high, values.get("sortOrder") == "asc", page_fields)
 
 
-def _series(lookup: Lookup) -> Listing:
+def _series(lookup: Lookup) -> View:
     """Return a metric's series."""
     match, settings = lookup.match, lookup.settings
-    metric = match.values["metric"]
-    kind = Sums if "umulative" in metric else Points
-    draw = lookup.draw(*match.segments)
-    points = kind(settings.points, settings.epoch, draw, DAY, SCALES.get(metric, SCALE))
-
-    def select(query: Mapping[str, str]) -> View:
-        values = checked_query(match, query)
-        selected = evolve(points, step=INTERVALS[values.get("timeInterval", "day")])
-        low, high = _bounds(selected, values)
-        return View(_completed(lookup, selected), low, high, values.get("sortOrder") == "asc")
-
-    return _paged(lookup, points, select)
-
-
-def _paged(lookup: Lookup, source: RowSource, select: Callable[[Mapping[str, str]], View]) -> Listing:
-    """Return a list with the page sizes that its route takes."""
-    endpoint, settings = lookup.match.endpoint, lookup.settings
-    parameter = endpoint.page_size
-    default = DEFAULT_PAGE_SIZE if parameter else None
-    return Listing(
-        endpoint.record.items or "items",
-        source,
-        select,
-        page_size=settings.metrics_page_size if lookup.match.name.startswith("metrics.") else default,
-        fixed=parameter is None,
-        sizes=_sizes(endpoint),
+    check_path(match, settings.chains)
+    metric, values = match.values["metric"], lookup.checked()
+    points = Points(
+        settings.points,
+        settings.epoch,
+        lookup.draw(*match.segments),
+        INTERVALS[values.get("timeInterval", "day")],
+        SCALES.get(metric, SCALE),
+        "umulative" in metric,
     )
-
-
-def _sizes(endpoint: Endpoint) -> tuple[int, int]:
-    """Return the least and the greatest size of a page."""
-    bounds = None if endpoint.page_size is None else endpoint.page_size.bounds
-    return (1, 1) if bounds is None else (int(bounds.least), int(bounds.most or bounds.least))
+    low, high = _bounds(values, points.size, points.epoch, points.step)
+    return View(points, low, high, values.get("sortOrder") == "asc")
 
 
 def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:
@@ -421,9 +343,8 @@ def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Gen
     route = match.endpoint.route
     without = NOT_GENERATED.get(route.path, frozenset())
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
-    draw = lookup.draw(*match.segments)
-    echoes = _echoes(match, values)
-    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, echoes)
+    draw = lookup.draw(*(ALIASES.get(segment, segment) for segment in match.segments))
+    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, _echoes(match, values))
 
 
 def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -442,35 +363,15 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
 
 
-def _bounds(source: Points | Generated, values: Mapping[str, str]) -> tuple[int, int | None]:
+def _bounds(values: Mapping[str, str], size: int, epoch: int, step: int) -> tuple[int, int | None]:
     """Return the number range of a query: the first row, and the one after the last."""
     low, high = 0, math.inf
     if text := values.get("startTimestamp"):
-        low = max(low, source.first_at(int(text)))
+        low = max(low, first_at(int(text), size, epoch, step))
     if text := values.get("endTimestamp"):
-        high = min(high, source.first_at(int(text) + 1))
+        high = min(high, first_at(int(text) + 1, size, epoch, step))
     if text := values.get("startBlock"):
         low = max(low, int(text) - FIRST_HEIGHT)
     if text := values.get("endBlock"):
         high = min(high, int(text) + 1 - FIRST_HEIGHT)
     return low, None if high == math.inf else int(high)
-
-
-# Required fields that the rows of a handler lack
-
-
-@lru_cache(maxsize=64)
-def _completion(model: Any, epoch: int, chains: tuple[int, ...]) -> Completion:
-    return Completion(model, epoch, chains)
-
-
-def _chains_of(lookup: Lookup, kind: type[Chains]) -> Chains:
-    return kind(lookup.settings.chains, lookup.draw("chains"))
-
-
-def _completed_row(lookup: Lookup, row: Row) -> Row:
-    return lookup.completion(lookup.match.endpoint.route.model)([row])[0]
-
-
-def _completed(lookup: Lookup, source: RowSource) -> Completed:
-    return Completed(source, lookup.completion(lookup.match.endpoint.route.model))

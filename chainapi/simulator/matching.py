@@ -15,13 +15,10 @@ from attrs import Attribute, frozen
 if TYPE_CHECKING:
     from chainapi._api.endpoint import Endpoint
 
-__all__ = ["Match", "Pattern", "Segments", "check_route", "first_segment", "match_path", "parse_pattern"]
+__all__ = ["Match", "Segments", "check_route", "first_segment", "match_path", "route_has"]
 
 # The service, after the method unless that is GET, and the decoded segments of a path.
 Segments: TypeAlias = tuple[str, ...]
-
-# Segments of a route's path; None matches any string.
-_Shape: TypeAlias = tuple[str | None, ...]
 
 
 @frozen
@@ -42,9 +39,9 @@ class Match:
     values: Mapping[str, str]
 
     @property
-    def complete(self) -> bool:
-        """Check whether every parameter of the path has a value."""
-        return "" not in self.values.values()
+    def items(self) -> str:
+        """Name of the field that holds the rows of a page."""
+        return self.endpoint.record.items or "chains"
 
 
 @lru_cache(maxsize=1_024)
@@ -53,11 +50,11 @@ def match_path(segments: Segments) -> Match | None:
 
     Of several routes the one with the fewest parameters counts, then the one declared first.
     """
-    for name, shape, endpoint in _routes_of_length().get((segments[0], len(segments)), ()):
-        pairs = list(zip(shape, segments, strict=True))
-        if all(map(_fits, shape, segments)):
+    for name, shape in _shapes().items():
+        if len(shape) == len(segments) and all(map(_fits, shape, segments)):
+            pairs = zip(shape, segments, strict=True)
             values = dict(_value(expected, given) for expected, given in pairs if expected[:1] == "{")
-            return Match(name, endpoint, segments, values)
+            return Match(name, _declared()[name], segments, values)
     return None
 
 
@@ -78,63 +75,49 @@ def _value(expected: str, given: str) -> tuple[str, str]:
 
 
 @cache
-def _routes_of_length() -> Mapping[tuple[str, int], list[tuple[str, Segments, Endpoint]]]:
-    """Return the routes by service and number of segments.
-
-    Those with the fewest parameters are first.
-    """
+def _declared() -> Mapping[str, Endpoint]:
+    """Return the routes by their names."""
     from chainapi._api.catalogue import ROUTES, WRITES
 
-    routes: dict[tuple[str, int], list[tuple[str, Segments, Endpoint]]] = {}
-    declared = [*ROUTES.items(), *WRITES.items()]
-    for name, endpoint in sorted(declared, key=lambda entry: entry[1].record.path.count("{")):
-        first = first_segment(name.partition(".")[0], endpoint.record.method)
-        shape = (first, *endpoint.record.path.split("/")[1:])
-        routes.setdefault((shape[0], len(shape)), []).append((name, shape, endpoint))
-    return routes
+    return {**ROUTES, **WRITES}
 
 
-@frozen
-class Pattern:
-    """Pattern of routes, by the shapes of their paths."""
+@cache
+def _shapes() -> Mapping[str, Segments]:
+    """Return the segments of each route by name, those with few parameters first."""
+    records = ((name, endpoint.record) for name, endpoint in _declared().items())
+    return {
+        name: (first_segment(name.partition(".")[0], record.method), *_split(record.path))
+        for name, record in sorted(records, key=lambda entry: entry[1].path.count("{"))
+    }
 
-    shapes: tuple[_Shape, ...]
 
-    def matches(self, segments: Segments) -> bool:
-        """Return whether a path belongs to one of the routes."""
-        return any(
-            len(shape) == len(segments)
-            and all(expected in (None, given) for expected, given in zip(shape, segments, strict=True))
-            for shape in self.shapes
-        )
+def route_has(text: str, segments: Segments) -> bool:
+    """Return whether a path belongs to a route, or to one of the routes of a pattern.
+
+    `text` is a path such as ``/v1/chains/43114/blocks`` or ``/v1/chains/{chainId}/blocks``, in which
+    ``{...}`` and ``*`` match any one segment, with any method, or a name such as ``data.evm.blocks``, in
+    which ``*`` matches any string. Raises ValueError if no route has such a name.
+    """
+    return any(
+        len(shape) == len(segments)
+        and all(one in ("*", given) or one[:1] == "{" for one, given in zip(shape, segments, strict=True))
+        for shape in _shapes_of(text)
+    )
 
 
 @lru_cache(maxsize=256)
-def parse_pattern(text: str) -> Pattern:
-    """Return the routes that a path or a name means.
-
-    The text is a path such as ``/v1/chains/43114/blocks`` or ``/v1/chains/{chainId}/blocks``, in which
-    ``{...}`` and ``*`` match any one segment, with any method, or a name such as ``data.evm.blocks``, in
-    which ``*`` matches any string.
-
-    Raises:
-        ValueError: no route has such a name.
-
-    """
+def _shapes_of(text: str) -> list[Segments]:
     if text.startswith("/"):
-        return Pattern((_shape(None, text),))
-    from chainapi._api.catalogue import ROUTES, WRITES
-
-    declared = {**ROUTES, **WRITES}
-    matching = {name: endpoint for name, endpoint in declared.items() if fnmatchcase(name, text)}
-    if not matching:
+        return [("*", *_split(text))]
+    found = [shape for name, shape in _shapes().items() if fnmatchcase(name, text)]
+    if not found:
         raise ValueError(f"no route is named {text!r}: give a name such as data.evm.blocks, or a path")
-    return Pattern(
-        tuple(
-            _shape(first_segment(name.partition(".")[0], endpoint.record.method), endpoint.record.path)
-            for name, endpoint in matching.items()
-        )
-    )
+    return found
+
+
+def _split(path: str) -> list[str]:
+    return path.split("/")[1:]
 
 
 def first_segment(service: str, method: str) -> str:
@@ -142,12 +125,7 @@ def first_segment(service: str, method: str) -> str:
     return service if method == "GET" else f"{method} {service}"
 
 
-def _shape(service: str | None, path: str) -> _Shape:
-    segments = path.split("/")[1:]
-    return (service, *(None if name == "*" or name[:1] == "{" else name for name in segments))
-
-
 def check_route(_: object, __: Attribute[str | None], value: str | None) -> None:
     """Raise ValueError for a name that no route has; a validator of attrs."""
     if value is not None:
-        parse_pattern(value)
+        _shapes_of(value)

@@ -7,6 +7,7 @@ __all__ = [
     "COLLECTIONS",
     "METHODS",
     "PRIMARY_CHAINS",
+    "TESTNETS",
     "TOKENS",
     "bech32",
     "chain_names",
@@ -32,6 +33,7 @@ CHAINS = {
     8021: ("Numine", "Numine", "NUMI"),
     68414: ("Henesys", "Nexpace", "NXPC"),
 }
+TESTNETS = frozenset({43113, 335, 432201, 13337})
 # Chains that are nobody's, for all other identifiers.
 OTHER_CHAINS = (
     ("Solstice L1", "Solstice", "SOLST"),

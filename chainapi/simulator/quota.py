@@ -1,4 +1,4 @@
-"""Quota of one service and key: its windows, the stop after a 429, and the block of who does not stop."""
+"""Quota of one service and key: its windows, stops after a 429, and blocks."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ class Quota:
         self._stop_end = max(self._stop_end, end)
 
     def sent(self, now: float, block: float | None) -> bool:
-        """Return whether a request is sent during a stop; after three such ones the client is blocked.
+        """Return whether a request is sent during a stop.
 
-        `block` is the length of the block, None for none.
+        After three such requests the client is blocked for `block` seconds; None for never.
         """
         stopped = self._stop_start <= now < self._stop_end - TOLERANCE
         self._strikes += stopped

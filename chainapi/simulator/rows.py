@@ -1,53 +1,36 @@
-"""Rows of lists: the protocol of their sources, and random bytes for each row.
+"""Rows of lists, numbered from the oldest row, 0, upwards.
 
-A list is numbered from its oldest row, 0, upwards: row 7 stays row 7 however many rows are added at the head,
-and a list of a million rows costs nothing until a page is requested. No state is kept between two calls.
+Row 7 stays row 7 however many rows are added at the head, and a list of a million rows costs nothing until
+a page is requested. No state is kept between two calls.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["CachedDraw", "Draw", "EncodedRows", "Row", "RowSource", "View", "encode"]
+__all__ = ["Draw", "Fixed", "Row", "Rows", "View", "encode"]
 
-Row = dict[str, object]
+Row: TypeAlias = dict[str, Any]
 
 encode = Encoder(decimal_format="number").encode
 
 
-class RowSource(Protocol):
-    """Source of the rows of a list that grows at its head.
+class Rows(ABC):
+    """Rows of a list that grows at its head.
 
-    Sources are equal only if all their rows are: their pages are then encoded once.
+    `size` is the number of rows at the beginning. Sources are equal only if all their rows are: their pages
+    are then encoded once.
     """
 
-    @property
-    def size(self) -> int:
-        """Number of rows that the list has at the beginning."""
-        ...
-
-    def __hash__(self) -> int: ...
-
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        ...
-
-    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
-        """Return the same rows as a JSON array, oldest first if `ascending`."""
-        ...
-
-
-class EncodedRows(ABC):
-    """Base class of sources, which encodes their rows."""
-
     __slots__ = ()
+
+    size: int
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> list[Any]:
@@ -57,6 +40,18 @@ class EncodedRows(ABC):
         """Return the same rows as a JSON array, oldest first if `ascending`."""
         rows = self.rows(start, stop)
         return encode(rows[::-1] if ascending else rows)
+
+
+class Fixed(Rows):
+    """Rows that are there as they are, newest first."""
+
+    def __init__(self, rows: Sequence[Any]) -> None:
+        self._rows = rows
+        self.size = len(rows)
+
+    def rows(self, start: int, stop: int) -> list[Any]:
+        """Return the rows `stop - 1` down to `start`, newest first."""
+        return list(self._rows[self.size - stop : self.size - start])
 
 
 @frozen
@@ -72,11 +67,16 @@ class View:
 
     """
 
-    source: RowSource
+    source: Rows
     low: int = 0
     high: int | None = None
     ascending: bool = False
     page_fields: Callable[[int], Row] = lambda added: {}
+
+    def end(self, added: int) -> int:
+        """Return the number after the newest row, when rows were added to the list."""
+        size = self.source.size + added
+        return size if self.high is None else min(size, self.high)
 
 
 class Draw:
@@ -95,30 +95,8 @@ class Draw:
         drawn.update(number.to_bytes(8, "little", signed=True))
         return drawn.digest()
 
-    def many(self, start: int, stop: int) -> list[bytes]:
-        """Return the bytes of the numbers `start` to `stop - 1`, faster than one by one."""
-        copy, drawn = self._state.copy, list[bytes]()
-        for number in range(start, stop):
-            state = copy()
-            state.update(number.to_bytes(8, "little", signed=True))
-            drawn.append(state.digest())
-        return drawn
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Draw) and self._key == other._key
 
     def __hash__(self) -> int:
         return hash(self._key)
-
-
-class CachedDraw(Draw):
-    """Random bytes, of which the numbers used last are kept, for all draws of a process."""
-
-    def __call__(self, number: int) -> bytes:
-        """Return the bytes of `number`, which may be negative."""
-        return _cached(self, number)
-
-
-@lru_cache(4_096)
-def _cached(draw: CachedDraw, number: int) -> bytes:
-    return Draw.__call__(draw, number)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Self
 
 from aiohttp import web
 
-from chainapi._http.message import Request, Response
-from chainapi.simulator.world import Answer, World
+from chainapi._http.message import Request
+from chainapi.simulator.memory import Line
+from chainapi.simulator.world import Answer
 
 __all__ = ["HOST", "Server"]
 
@@ -24,16 +24,10 @@ SHUTDOWN = 0.1
 
 
 class Server:
-    """Listening server.
+    """Listening server; after `start`, `port` is the port that it listens on."""
 
-    `clock` returns the simulated time and `latency` the round trip of the next request, both in seconds.
-    After `start`, `port` is the port that the server listens on.
-    """
-
-    def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
-        self._world = world
-        self._clock = clock
-        self._latency = latency
+    def __init__(self, line: Line) -> None:
+        self._line = line
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN)
         self.port = 0
@@ -51,26 +45,13 @@ class Server:
 
     async def _handle(self, incoming: web.BaseRequest) -> web.StreamResponse:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
-        body = await incoming.read() or None
         url = f"http://{HOST}:{self.port}{incoming.raw_path}"
-        request = Request(incoming.method, url, headers, body)
-        one_way = self._latency() / 2
-        exchange = self._world.sent(request, self._clock())
-        if one_way:
-            await asyncio.sleep(one_way)
-        answer = self._world.answer(request, self._clock(), exchange)
-        if answer.broken == "stall":
-            await asyncio.get_running_loop().create_future()
-        if one_way or answer.slow:
-            await asyncio.sleep(one_way + answer.slow)
+        request = Request(incoming.method, url, headers, await incoming.read() or None)
+        answer = await self._line.exchange(request, GRACE)
         if answer.broken:
             return await _break(incoming, answer)
-        self._world.delivered(request, answer.response, self._clock(), GRACE, exchange)
-        return _outgoing(answer.response)
-
-
-def _outgoing(response: Response) -> web.Response:
-    return web.Response(status=response.status, headers=response.headers, body=response.body)
+        response = answer.response
+        return web.Response(status=response.status, headers=response.headers, body=response.body)
 
 
 async def _break(incoming: web.BaseRequest, answer: Answer) -> web.StreamResponse:

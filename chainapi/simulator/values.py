@@ -179,7 +179,7 @@ def _chain_id(context: Context) -> int:
 
 
 def _native(part: int) -> Factory:
-    """Return the name or the symbol of the native token of the row's chain, or the name of the chain: 0."""
+    """Return a name of the row's chain, or of its native token (see `chain_names`)."""
     return lambda context: chain_names(context.chain)[part]
 
 

@@ -1,23 +1,21 @@
-"""Handlers of the routes that write.
-
-They change the account, and return the body of the answer.
-"""
+"""Writes: the account of the Data API that they change, and their handlers."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Iterable
+from typing import Any, TypeAlias
+from uuid import UUID
 
-from attrs import frozen
+from attrs import define, field, frozen
 
-from chainapi.simulator.account import Account
-from chainapi.simulator.matching import Match, Segments
-from chainapi.simulator.rows import Row
-from chainapi.simulator.validation import HTTPError, check_path
+from chainapi.simulator.matching import Match
+from chainapi.simulator.rows import Draw, Row
+from chainapi.simulator.validation import HTTPError
 
-__all__ = ["Write", "created", "write"]
+__all__ = ["Account", "Write", "created", "write"]
 
-REINDEX_SECONDS = 3_600
+EXPORT_SECONDS = 10  # after which an export is complete
+REINDEX_SECONDS = 3_600  # in which a token can be reindexed once
 # Routes with POST whose answer is no 201.
 READING = frozenset(
     {
@@ -29,6 +27,57 @@ READING = frozenset(
 )
 
 
+@define(eq=False)
+class Account:
+    """State of the one account that all keys share.
+
+    Attributes:
+        seed: all random choices follow from it.
+        time: Unix time in seconds of the latest request.
+        version: number of writes so far.
+        secret: the shared secret since its rotation; None before the first one.
+        webhooks: webhooks that writes created, and the changed fields of others, by their identifiers.
+        created: identifiers of those that writes created, oldest first.
+        watched: addresses of the webhooks whose addresses writes changed, oldest first.
+        operations: exports that writes began, as they were then.
+        reindexed: times of the requests to reindex a token, of the last hour.
+
+    """
+
+    seed: int
+    time: int = 0
+    version: int = 0
+    secret: str | None = None
+    webhooks: dict[str, Row] = field(factory=dict[str, Row])
+    created: list[str] = field(factory=list[str])
+    watched: dict[str, list[str]] = field(factory=dict[str, list[str]])
+    operations: dict[str, Row] = field(factory=dict[str, Row])
+    reindexed: dict[tuple[str, ...], int] = field(factory=dict[tuple[str, ...], int])
+    _drawn: int = 0
+
+    def draw(self) -> bytes:
+        """Return 64 random bytes, others at each call."""
+        self._drawn += 1
+        return Draw(self.seed, "account")(self._drawn)
+
+    def identifier(self) -> str:
+        """Return a new identifier."""
+        return str(UUID(bytes=self.draw()[:16], version=4))
+
+    def listed(self, originals: Iterable[Row]) -> list[Row]:
+        """Return all webhooks, newest first; `originals` were there at the beginning."""
+        created = [self.webhooks[name] for name in reversed(self.created)]
+        return [*created, *({**row, **self.webhooks.get(row["id"], {})} for row in originals)]
+
+    def operation(self, name: str) -> Row | None:
+        """Return an export that a write began, as it is now."""
+        begun = self.operations.get(name)
+        if begun is None or self.time < begun["createdAtTimestamp"] + EXPORT_SECONDS:
+            return begun
+        done = {"operationStatus": "COMPLETED", "message": "the export is complete"}
+        return {**begun, **done, "updatedAtTimestamp": begun["createdAtTimestamp"] + EXPORT_SECONDS}
+
+
 @frozen
 class Write:
     """Request that writes.
@@ -37,23 +86,31 @@ class Write:
         match: route and path.
         body: the checked body.
         account: account that it changes.
-        read: returns the resource at a path.
+        webhook: returns the webhook of an identifier, as it is now.
+        addresses: returns all addresses of a webhook, the latest first.
 
     """
 
     match: Match
     body: Row
     account: Account
-    read: Callable[[Segments], Row]
+    webhook: Callable[[str], Row]
+    addresses: Callable[[str], list[str]]
 
     @property
-    def webhook_id(self) -> str:
-        """Webhook that the path names."""
+    def name(self) -> str:
+        """Identifier of the webhook that the path names."""
         return self.match.values["id"]
 
-    def webhook(self) -> Row:
-        """Return the webhook that the path names, as it is now."""
-        return self.read(("data", "v1", "webhooks", self.webhook_id))
+    def edit(self, **changes: Any) -> Row:
+        """Change fields of the webhook, and return it."""
+        self.account.webhooks.setdefault(self.name, {}).update(changes)
+        return self.webhook(self.name)
+
+    def watch(self, addresses: list[str]) -> Row:
+        """Let the webhook watch these addresses, oldest first, and return it."""
+        self.account.watched[self.name] = addresses
+        return self.edit(metadata={**self.webhook(self.name)["metadata"], "addresses": addresses[::-1]})
 
 
 Writer: TypeAlias = Callable[[Write], Row | None]
@@ -73,8 +130,9 @@ def write(request: Write) -> Row | None:
         HTTPError: the resource does not exist, or does not take the change.
 
     """
-    check_path(request.match, request.account.settings.chains)
-    return WRITERS[request.match.name](request)
+    answer = WRITERS[request.match.name](request)
+    request.account.version += 1
+    return answer
 
 
 def _writes(name: str) -> Callable[[Writer], Writer]:
@@ -90,8 +148,10 @@ def _writes(name: str) -> Callable[[Writer], Writer]:
 @_writes("data.webhooks.create")
 def _create(request: Write) -> Row:
     body, account = request.body, request.account
-    webhook: Row = {
-        "id": account.identifier(),
+    name = account.identifier()
+    account.created.append(name)
+    account.webhooks[name] = {
+        "id": name,
         "url": body["url"],
         "chainId": body.get("chainId", "p-chain"),
         "status": "active",
@@ -100,60 +160,43 @@ def _create(request: Write) -> Row:
         "description": body.get("description", ""),
         "eventType": body["eventType"],
         "metadata": body["metadata"],
+        **{name: body[name] for name in ("includeInternalTxs", "includeLogs") if name in body},
     }
-    webhook |= {name: body[name] for name in ("includeInternalTxs", "includeLogs") if name in body}
-    account.add(webhook)
-    if body["eventType"] == "address_activity":
-        account.change_addresses(str(webhook["id"]), added=_texts(body["metadata"], "addresses"))
-    return webhook
+    account.watched[name] = [*body["metadata"].get("addresses", ())]
+    return account.webhooks[name]
 
 
 @_writes("data.webhooks.update")
 def _update(request: Write) -> Row:
-    request.account.edit(request.webhook_id, request.body)
-    return request.webhook()
+    return request.edit(**request.body)
 
 
 @_writes("data.webhooks.deactivate")
 def _deactivate(request: Write) -> Row:
-    if request.webhook()["status"] == "inactive" and request.account.knows(request.webhook_id):
-        raise HTTPError(404, f"webhook {request.webhook_id} is not active")
-    request.account.edit(request.webhook_id, {"status": "inactive"})
-    return request.webhook()
+    if request.account.webhooks.get(request.name, {}).get("status") == "inactive":
+        raise HTTPError(404, f"webhook {request.name} is not active")
+    return request.edit(status="inactive")
 
 
 @_writes("data.webhooks.add_addresses")
 def _add_addresses(request: Write) -> Row:
-    _watched(request)
-    request.account.change_addresses(request.webhook_id, added=_texts(request.body, "addresses"))
-    return _with_addresses(request)
+    watched = _watched(request)
+    return request.watch([*watched, *(one for one in request.body["addresses"] if one not in watched)])
 
 
 @_writes("data.webhooks.remove_addresses")
 def _remove_addresses(request: Write) -> Row:
-    removed = _texts(request.body, "addresses")
-    if not set(removed) & set(_watched(request)):
-        raise HTTPError(404, f"webhook {request.webhook_id} watches none of these addresses")
-    request.account.change_addresses(request.webhook_id, removed=removed)
-    return _with_addresses(request)
+    watched, removed = _watched(request), set(request.body["addresses"])
+    if not removed & set(watched):
+        raise HTTPError(404, f"webhook {request.name} watches none of these addresses")
+    return request.watch([one for one in watched if one not in removed])
 
 
 def _watched(request: Write) -> list[str]:
-    """Return the addresses of the webhook that the path names."""
-    webhook = request.webhook()
-    if webhook["eventType"] != "address_activity":
+    """Return the addresses of the webhook that the path names, oldest first."""
+    if request.webhook(request.name)["eventType"] != "address_activity":
         raise HTTPError(400, "only webhooks of the type address_activity have addresses")
-    return request.account.addresses(request.webhook_id, _texts(webhook["metadata"], "addresses"))
-
-
-def _with_addresses(request: Write) -> Row:
-    """Return the webhook with the addresses that it watches now."""
-    webhook = request.webhook()
-    metadata = webhook["metadata"]
-    watched = request.account.addresses(request.webhook_id, _texts(metadata, "addresses"))
-    assert isinstance(metadata, dict)  # noqa: S101 - of every webhook
-    request.account.edit(request.webhook_id, {"metadata": {**metadata, "addresses": watched}})
-    return request.webhook()
+    return request.addresses(request.name)[::-1]
 
 
 @_writes("data.webhooks.rotate_shared_secret")
@@ -165,24 +208,21 @@ def _rotate(request: Write) -> Row:
 @_writes("data.export_transactions")
 def _export(request: Write) -> Row:
     account = request.account
-    operation: Row = {
+    operation = {
         "operationId": account.identifier(),
         "operationType": request.body["type"],
         "operationStatus": "RUNNING",
         "createdAtTimestamp": account.time,
         "updatedAtTimestamp": account.time,
     }
-    account.begin(operation)
+    account.operations[operation["operationId"]] = operation
     return operation
 
 
 @_writes("data.nfts.reindex")
 def _reindex(request: Write) -> None:
-    if not request.account.reindex(request.match.segments, REINDEX_SECONDS):
+    account, token = request.account, request.match.segments
+    recent = {one: time for one, time in account.reindexed.items() if account.time - time < REINDEX_SECONDS}
+    if token in recent:
         raise HTTPError(400, "a token can be reindexed once an hour")
-
-
-def _texts(record: object, name: str) -> list[str]:
-    """Return a list of strings in an object."""
-    assert isinstance(record, dict)  # noqa: S101 - bodies are checked
-    return list(record.get(name, ()))
+    account.reindexed = {**recent, token: account.time}

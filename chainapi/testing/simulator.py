@@ -12,7 +12,7 @@ from attrs import define, field
 from chainapi.models.codec import PageDecoder
 from chainapi.models.records import Record
 from chainapi.simulator import Exchange, MemoryTransport, Simulator
-from chainapi.simulator.matching import first_segment, match_path, parse_pattern
+from chainapi.simulator.matching import first_segment, match_path, route_has
 
 if TYPE_CHECKING:
     from chainapi.session import Session
@@ -64,11 +64,10 @@ class CheckedSimulator(Simulator):
         `route` is a name, a pattern of names such as ``data.evm.*``, or a path in which ``*`` and ``{...}``
         match any one segment.
         """
-        pattern = None if route is None else parse_pattern(route)
         return [
             request
             for request in self.requests
-            if (pattern is None or pattern.matches(request.segments))
+            if (route is None or route_has(route, request.segments))
             and status in (None, request.status)
             and page in (None, request.page)
         ]

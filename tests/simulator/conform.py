@@ -146,8 +146,8 @@ def requests(name: str, world: World) -> Iterator[Request]:
         return
     for given in _arguments(name):
         if "webhook_id" in given:
-            created = world.answer(next(requests("data.webhooks.create", world)), 0.0).response.body
-            given["webhook_id"] = json.loads(created)["id"]
+            call = world.sent(next(requests("data.webhooks.create", world)), 0.0)
+            given["webhook_id"] = json.loads(world.answer(call, 0.0).response.body)["id"]
             given |= {"addresses": WATCHED} if "addresses" in given else {}
         missing = {one.name: None for one in declared.parameters if not one.required}
         _, _, body = declared.encode(missing | given)
@@ -173,7 +173,7 @@ def misfits(name: str, check: Checker, *, seeds: Iterable[int] = range(3), rows:
     for seed in seeds:
         world = World(Settings(seed, chains=CHAINS, rows=rows, points=rows, forbidden=()))
         for request in requests(name, world):
-            response = world.answer(request, 0.0).response
+            response = world.answer(world.sent(request, 0.0), 0.0).response
             found.update(dict.fromkeys(check.misfits_of(request)))
             if response.status in (200, 201):
                 found.update(dict.fromkeys(check.misfits(response.body)))

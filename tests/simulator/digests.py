@@ -60,7 +60,7 @@ class _Digest:
     def _answer(self, world: World, address: str) -> str:
         """Add an answer, and return its page token."""
         request = Request("GET", f"https://any{address}", {"x-data-api-key": world.settings.api_key})
-        answer = world.answer(request, self._now)
+        answer = world.answer(world.sent(request, self._now), self._now)
         response = answer.response
         described = (response.status, sorted(response.headers.items()), answer.broken, answer.slow)
         self._hash.update(repr(described).encode() + response.body)
@@ -71,7 +71,7 @@ class _Digest:
     def posted(self, world: World, name: str) -> None:
         """Add the answers of a route with another method than GET."""
         for request in requests(name, world):
-            response = world.answer(request, self._now).response
+            response = world.answer(world.sent(request, self._now), self._now).response
             described = (response.status, sorted(response.headers.items()))
             self._hash.update(repr(described).encode() + response.body)
             self._now += 1.0

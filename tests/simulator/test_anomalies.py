@@ -43,7 +43,8 @@ class Caller:
 
     def body(self, path: str, **query: object) -> bytes:
         """Return the body of a successful answer."""
-        response = self.sim._world.answer(request_to(path, query), self.sim.time()).response
+        world, now = self.sim._world, self.sim.time()
+        response = world.answer(world.sent(request_to(path, query), now), now).response
         assert response.status in (200, 201), response.body
         return response.body
 

@@ -37,7 +37,7 @@ def sent(caller: Caller, method: str, path: str, body: Any = None) -> Response:
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"x-data-api-key": "simulated-key"}
     request = Request(method, f"https://simulator.invalid{path}", headers, content)
-    return caller.world.answer(request, caller.now).response
+    return caller.world.answer(caller.world.sent(request, caller.now), caller.now).response
 
 
 def created(caller: Caller) -> str:

@@ -1,6 +1,8 @@
-"""Log of requests: each with its time, page and answer."""
+"""Requests and answers: their counts, and the entry of each in the log."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 from attrs import define, field
 
@@ -8,7 +10,34 @@ from chainapi._http.message import Response
 from chainapi.simulator.faults import Broken
 from chainapi.simulator.matching import Segments
 
-__all__ = ["Exchange"]
+__all__ = ["Exchange", "Stats"]
+
+
+@define(eq=False)
+class Stats:
+    """Counts of requests and answers.
+
+    Attributes:
+        requests: requests that arrived.
+        answered: answers by status, without those that broke off.
+        sent_while_stopped: requests sent after a 429 had been delivered and before its retry-after was over.
+        tokens_minted: page tokens that were issued.
+        tokens_expired: requests with an expired token.
+        broken: answers that broke off or were never sent.
+
+    """
+
+    requests: int = 0
+    answered: Counter[int] = field(factory=Counter[int])
+    sent_while_stopped: int = 0
+    tokens_minted: int = 0
+    tokens_expired: int = 0
+    broken: int = 0
+
+    @property
+    def refused(self) -> int:
+        """Number of answers with status 429."""
+        return self.answered[429]
 
 
 @define(eq=False)
