@@ -227,6 +227,8 @@ class SSEBody(Body):
 
     async def _encoded(self) -> AsyncGenerator[bytes, None]:
         self._sent()
+        if isinstance(self._stream, Follow):  # its first row may be a day away
+            yield b":\n\n"
         async with aclosing(self._batches()) as batches:
             tick = min(_TICK, self._heartbeat)
             async with aclosing(_with_ticks(batches, tick, self._beat)) as events:
