@@ -1,4 +1,4 @@
-"""Quota and health of a session as JSON, without requests to the services."""
+"""Last answers of the services, for a page that shows the health of a session."""
 
 from __future__ import annotations
 
@@ -6,17 +6,13 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-from attrs import frozen
-
-from chainapi._api.view import SessionView
 from chainapi.core.arguments import function
 from chainapi.core.events import ResponseReceived
 
 if TYPE_CHECKING:
     from chainapi.core.events import Event
 
-__all__ = ["Health", "LastAnswers", "health_of", "quota_of"]
+__all__ = ["LastAnswers"]
 
 
 class LastAnswers:
@@ -53,28 +49,3 @@ class LastAnswers:
             }
             for name, (at, answer) in self._last.items()
         }
-
-
-@frozen
-class Health:
-    """Health of a session: status code and JSON body of the response."""
-
-    status: int
-    body: bytes
-
-
-def health_of(session: object, answers: object) -> Health:
-    """Return the health of a session, with its last answers.
-
-    Both may be None.
-    """
-    is_open = isinstance(session, SessionView) and not session.connection.closed
-    last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
-    report = {"session": "open" if is_open else "closed", "last_answers": last}
-    return Health(200 if is_open else 503, msgspec.json.encode(report))
-
-
-def quota_of(session: SessionView) -> bytes:
-    """Return the quota of each service as a JSON object; times are seconds from now."""
-    snapshots = {name: msgspec.Raw(quota.to_json()) for name, quota in session.quota.items()}
-    return msgspec.json.encode(snapshots)

@@ -5,17 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
 from http import HTTPStatus
 from time import time
 from typing import Any, ParamSpec, TypeAlias
 
+import msgspec
+
 from chainapi import Checkpoint, Pages, Session, SessionView
 from chainapi._paging.background import end, finish
 from chainapi.contrib.deadlines import within
-from chainapi.contrib.health import LastAnswers, health_of, quota_of
+from chainapi.contrib.health import LastAnswers
 from chainapi.contrib.problems import problem_of, upstream_error
-from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody, rows_left
+from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ChainAPIError, ConfigurationError, QuotaWaitError, SessionClosedError
 
@@ -155,7 +156,7 @@ def ndjson(stream: AsyncIterable[Any], *, limit: int | None = None) -> StreamRes
         limit: rows at most; those before a resume count too.
 
     """
-    return StreamResponse(NDJSONBody, stream, limit=limit)
+    return StreamResponse(NDJSONBody(stream, limit=limit))
 
 
 def server_sent_events(
@@ -174,27 +175,26 @@ def server_sent_events(
         heartbeat: seconds of silence after which a comment or a ``waiting`` event is sent.
 
     """
-    if isinstance(stream, Pages) and (stream.exhausted or rows_left(stream, limit) == 0):
+    body = SSEBody(stream, limit=limit, heartbeat=heartbeat)
+    if isinstance(stream, Pages) and (stream.exhausted or body.rows_left == 0):
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return StreamResponse(SSEBody, stream, limit=limit, heartbeat=heartbeat)
+    return StreamResponse(body)
 
 
 class StreamResponse(Response):
     """Response that sends a `Body`, and closes it when the client leaves.
 
     Args:
-        kind: class of the body.
-        stream: rows of the body.
-        options: further arguments of the class; the response adds ``place=``.
+        body: the body; the response sets its `place`.
 
     """
 
-    def __init__(self, kind: type[Body], stream: AsyncIterable[Any], **options: Any) -> None:
-        self._make_body = partial(kind, stream, **options)
+    def __init__(self, body: Body) -> None:
+        self._body = body
         self.status_code = 200
         self.background: BackgroundTask | None = None
-        self.media_type = kind.media_type
-        self.init_headers(kind.headers)
+        self.media_type = body.media_type
+        self.init_headers(body.headers)
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -204,7 +204,8 @@ class StreamResponse(Response):
             ChainAPIError: any of chainapi's errors, before the response has begun.
 
         """
-        body = self._make_body(place=_place(scope))
+        body = self._body
+        body.place = _place(scope)
         sending = asyncio.create_task(self._send(body, send, head=scope["method"] == "HEAD"))
         leaving = asyncio.create_task(_disconnected(receive))
         try:
@@ -282,7 +283,8 @@ def _place(scope: Scope) -> str:
 
 async def quota(request: Request) -> Response:
     """Answer with the quota of each service as JSON; nothing is sent upstream."""
-    return _json(quota_of(get_session(request)))
+    quotas = get_session(request).quota
+    return _json({name: msgspec.Raw(quota.to_json()) for name, quota in quotas.items()})
 
 
 async def health(request: Request) -> Response:
@@ -290,8 +292,11 @@ async def health(request: Request) -> Response:
 
     The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    report = health_of(_found(request, _SESSION), _found(request, _ANSWERS))
-    return _json(report.body, report.status)
+    session, answers = _found(request, _SESSION), _found(request, _ANSWERS)
+    is_open = isinstance(session, SessionView) and not session.connection.closed
+    last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
+    report = {"session": "open" if is_open else "closed", "last_answers": last}
+    return _json(report, 200 if is_open else 503)
 
 
 def routes() -> list[Route]:
@@ -299,5 +304,5 @@ def routes() -> list[Route]:
     return [Route("/quota", quota), Route("/health", health)]
 
 
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, {"cache-control": "no-store"}, "application/json")
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, {"cache-control": "no-store"}, "application/json")

@@ -23,7 +23,7 @@ from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ChainAPIError, RateLimitedError
 from chainapi.json import dumps
 
-__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody", "rows_left"]
+__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 
 Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
 
@@ -58,11 +58,18 @@ class Body:
 
     def __init__(self, stream: AsyncIterable[Any], place: str = "", limit: int | None = None) -> None:
         self._stream = stream
-        self._place = place
+        self.place = place
         self._limit = None if limit is None else whole_number("limit", limit)
         self._pieces = self._guarded()
         self._first: bytes | None = None
         self._closing = asyncio.Lock()
+
+    @property
+    def rows_left(self) -> int | None:
+        """Number of rows that may still be sent; None if it is unlimited."""
+        if self._limit is None:
+            return None
+        return max(0, self._limit - (self._stream.checkpoint.rows if isinstance(self._stream, Pages) else 0))
 
     @property
     def quota_wait(self) -> float:
@@ -128,7 +135,7 @@ class Body:
 
     def _problem(self, error: ChainAPIError) -> Problem:
         """Return the problem details of a stream that broke, with its checkpoint."""
-        problem = problem_of(error, place=self._place)
+        problem = problem_of(error, place=self.place)
         wait = problem.retry_after
         if isinstance(error, RateLimitedError) and wait is None:
             wait = self.quota_wait or None
@@ -137,7 +144,7 @@ class Body:
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """Yield lists of rows as they arrive, with the checkpoint after each."""
-        stream, left = self._stream, rows_left(self._stream, self._limit)
+        stream, left = self._stream, self.rows_left
         if left == 0:
             return
         if isinstance(stream, Pages):
@@ -160,19 +167,6 @@ class Body:
     def _broken(self, problem: Problem) -> bytes:
         """Return the record of a stream that broke."""
         raise NotImplementedError
-
-
-def rows_left(stream: AsyncIterable[Any], limit: int | None) -> int | None:
-    """Return the number of rows that may still be sent; None if it is unlimited.
-
-    Raises:
-        ArgumentError: `limit` is not a whole number above 0.
-
-    """
-    if limit is None:
-        return None
-    sent = stream.checkpoint.rows if isinstance(stream, Pages) else 0
-    return max(0, whole_number("limit", limit) - sent)
 
 
 class NDJSONBody(Body):
