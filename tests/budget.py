@@ -67,7 +67,6 @@ PUBLIC = (
     "chainapi",
     "chainapi.contrib.deadlines",
     "chainapi.contrib.fastapi",
-    "chainapi.contrib.health",
     "chainapi.contrib.problems",
     "chainapi.contrib.starlette",
     "chainapi.contrib.streams",

@@ -14,9 +14,10 @@ import msgspec
 from chainapi import Checkpoint, Pages, Session, SessionView
 from chainapi._paging.background import end, finish
 from chainapi.contrib.deadlines import within
-from chainapi.contrib.health import LastAnswers
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
+from chainapi.core.arguments import function
+from chainapi.core.events import Event, ResponseReceived
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ChainAPIError, ConfigurationError, QuotaWaitError, SessionClosedError
 
@@ -50,6 +51,7 @@ _TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is c
 _SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
 
 P = ParamSpec("P")
+Answers: TypeAlias = dict[str, tuple[float, ResponseReceived]]  # the last of each service, and its time
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
 
 
@@ -75,8 +77,15 @@ def lifespan(**arguments: Any) -> Lifespan:
 
     @asynccontextmanager
     async def owned(app: Any) -> AsyncIterator[dict[str, Any]]:
-        answers = LastAnswers(arguments.get("on_event"))
-        async with Session(**{**arguments, "on_event": answers}) as session:
+        answers: Answers = {}
+        then = function("on_event", arguments.get("on_event") or (lambda _: None))
+
+        def listen(event: Event) -> None:
+            if isinstance(event, ResponseReceived):
+                answers[event.service] = asyncio.get_running_loop().time(), event
+            then(event)
+
+        async with Session(**{**arguments, "on_event": listen}) as session:
             state = {_SESSION: session, _ANSWERS: answers}
             for name, value in state.items():
                 setattr(app.state, name, value)
@@ -101,10 +110,9 @@ def get_session(connection: HTTPConnection) -> SessionView:
     return session
 
 
-def _found(connection: HTTPConnection, name: str) -> object:
+def _found(connection: HTTPConnection, name: str) -> Any:
     """Return what the lifespan left for an application, or for the outer one."""
-    found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
-    return found
+    return getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
 
 
 def last_checkpoint(request: Request) -> Checkpoint | None:
@@ -222,7 +230,10 @@ class StreamResponse(Response):
             finally:
                 await body.aclose()
         if not self._begun:  # BaseHTTPMiddleware takes an application without a response for a broken one
-            await self._send_nothing(send)
+            send = _quiet(send)
+            with suppress(_ClientLeftError):
+                await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
+                await send({"type": "http.response.body"})
         if self.background is not None:
             await self.background()
 
@@ -236,13 +247,6 @@ class StreamResponse(Response):
                 async for piece in body:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_nothing(self, send: Send) -> None:
-        """Send a response that nobody reads, after the client has left."""
-        send = _quiet(send)
-        with suppress(_ClientLeftError):
-            await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
-            await send({"type": "http.response.body"})
 
 
 def _shut_down(wait: float) -> ChainAPIError:
@@ -292,9 +296,18 @@ async def health(request: Request) -> Response:
 
     The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    session, answers = _found(request, _SESSION), _found(request, _ANSWERS)
+    session, answers = _found(request, _SESSION), _found(request, _ANSWERS) or {}
     is_open = isinstance(session, SessionView) and not session.connection.closed
-    last = answers.to_dict() if isinstance(answers, LastAnswers) else {}
+    now = asyncio.get_running_loop().time()
+    last = {
+        name: {
+            "status": answer.status,
+            "fault": answer.fault or None,
+            "elapsed": round(answer.elapsed, 3),
+            "seconds_ago": round(now - at, 3),
+        }
+        for name, (at, answer) in answers.items()
+    }
     report = {"session": "open" if is_open else "closed", "last_answers": last}
     return _json(report, 200 if is_open else 503)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias
 
 from attrs import evolve
@@ -112,9 +111,7 @@ class Body:
         await self.begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _guarded(self) -> AsyncGenerator[bytes, None]:
@@ -264,32 +261,27 @@ async def _with_ticks(
 ) -> AsyncGenerator[Batch | bytes, None]:
     """Yield batches, and the result of `tick` after each `every` seconds without one."""
     queue = asyncio.Queue[Batch | None]()
-    reader = asyncio.create_task(_read(batches, queue))
+
+    async def read() -> None:  # in one task, each batch after the one before it was taken
+        async for batch in batches:
+            queue.put_nowait(batch)
+            await queue.join()
+
+    reader = asyncio.create_task(read())
     reader.add_done_callback(lambda _: queue.put_nowait(None))
     try:
-        while (event := await _next(queue, every, tick)) is not None:
-            if event:
-                yield event
-            if isinstance(event, tuple):
-                queue.task_done()
-        await reader  # raises its error
+        while True:
+            try:
+                async with asyncio.timeout(every):
+                    batch = await queue.get()
+            except TimeoutError:
+                if event := tick():
+                    yield event
+                continue
+            if batch is None:
+                await reader  # raises its error
+                return
+            yield batch
+            queue.task_done()
     finally:
         await end(reader)
-
-
-async def _read(batches: AsyncGenerator[Batch, None], queue: asyncio.Queue[Batch | None]) -> None:
-    """Read all batches in one task, each after the one before it was taken."""
-    async for batch in batches:
-        queue.put_nowait(batch)
-        await queue.join()
-
-
-async def _next(
-    queue: asyncio.Queue[Batch | None], seconds: float, tick: Callable[[], bytes]
-) -> Batch | bytes | None:
-    """Return the next batch, or after `seconds` a tick; None at the end."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await queue.get()
-    except TimeoutError:
-        return tick()
