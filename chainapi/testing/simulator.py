@@ -77,11 +77,6 @@ class CheckedSimulator(Simulator):
         """Return the number of requests, chosen as in `select`."""
         return len(self.select(route, status=status, page=page))
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of requests by route; others count by their path."""
-        return Counter(request.route or request.path for request in self.requests)
-
     def timeline(self) -> str:
         """Return the requests as lines: time in seconds, method, path, page, answer."""
         return _lines(self.requests)
