@@ -137,7 +137,7 @@ class CheckedSimulator(Simulator):
 
 
 def _as_rows(wire: list[dict[str, Any]], given: list[Any]) -> list[Any]:
-    """Return rows of the services as rows of the model that was given, if there is one."""
+    """Return rows of the services as rows of the model of the given ones."""
     model = type(given[0]) if given and not isinstance(given[0], dict | str) else None
     return [*PageDecoder(model, "rows")(_encode({"rows": wire})).rows]
 
