@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import asyncio
 import inspect
 import re
 import shlex
@@ -74,14 +73,11 @@ def test_block_runs(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Python blocks of the docs run unchanged against a simulator on a port; programs print something."""
+    """Python blocks of the docs run as files against a simulator on a port; programs print something."""
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    compiled = compile(code, place, "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
     program = PROGRAM.search(code) is not None
-    outcome = eval(compiled, {"__name__": "__main__" if program else "docs"})
-    if inspect.iscoroutine(outcome):
-        asyncio.run(outcome)
+    exec(compile(code, place, "exec", dont_inherit=True), {"__name__": "__main__" if program else "docs"})
     if program:
         printed = capsys.readouterr()
         assert printed.out

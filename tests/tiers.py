@@ -32,7 +32,6 @@ DOCUMENTED = frozenset(
         "chainapi.__main__",
         "chainapi.contrib.deadlines",
         "chainapi.contrib.fastapi",
-        "chainapi.contrib.health",
         "chainapi.contrib.problems",
         "chainapi.contrib.starlette",
         "chainapi.contrib.streams",

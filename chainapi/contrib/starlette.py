@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from functools import partial
 from http import HTTPStatus
 from time import time
 from typing import Any, ParamSpec, TypeAlias
 
+import msgspec
+
 from chainapi import Checkpoint, Pages, Session, SessionView
 from chainapi._paging.background import end, finish
 from chainapi.contrib.deadlines import within
-from chainapi.contrib.health import LastAnswers, health_of, quota_of
 from chainapi.contrib.problems import problem_of, upstream_error
-from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody, rows_left
+from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody
+from chainapi.core.arguments import function
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ChainAPIError, ConfigurationError, QuotaWaitError, SessionClosedError
+from chainapi.events import Event, ResponseReceived
 
 try:
     from starlette.applications import Starlette
@@ -49,6 +51,7 @@ _TRY_AGAIN_LATER, _INTERNAL_ERROR = 1013, 1011  # codes of a WebSocket that is c
 _SESSION, _ANSWERS = "chainapi", "chainapi_answers"  # names in the state of an application
 
 P = ParamSpec("P")
+Answers: TypeAlias = dict[str, tuple[float, ResponseReceived]]  # the last of each service, and its time
 Lifespan: TypeAlias = Callable[[Any], AbstractAsyncContextManager[dict[str, Any]]]
 
 
@@ -74,8 +77,15 @@ def lifespan(**arguments: Any) -> Lifespan:
 
     @asynccontextmanager
     async def owned(app: Any) -> AsyncIterator[dict[str, Any]]:
-        answers = LastAnswers(arguments.get("on_event"))
-        async with Session(**{**arguments, "on_event": answers}) as session:
+        answers: Answers = {}
+        then = function("on_event", arguments.get("on_event") or (lambda _: None))
+
+        def listen(event: Event) -> None:
+            if isinstance(event, ResponseReceived):
+                answers[event.service] = asyncio.get_running_loop().time(), event
+            then(event)
+
+        async with Session(**{**arguments, "on_event": listen}) as session:
             state = {_SESSION: session, _ANSWERS: answers}
             for name, value in state.items():
                 setattr(app.state, name, value)
@@ -100,10 +110,9 @@ def get_session(connection: HTTPConnection) -> SessionView:
     return session
 
 
-def _found(connection: HTTPConnection, name: str) -> object:
+def _found(connection: HTTPConnection, name: str) -> Any:
     """Return what the lifespan left for an application, or for the outer one."""
-    found: object = getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
-    return found
+    return getattr(connection.app.state, name, None) or getattr(connection.state, name, None)
 
 
 def last_checkpoint(request: Request) -> Checkpoint | None:
@@ -155,7 +164,7 @@ def ndjson(stream: AsyncIterable[Any], *, limit: int | None = None) -> StreamRes
         limit: rows at most; those before a resume count too.
 
     """
-    return StreamResponse(NDJSONBody, stream, limit=limit)
+    return StreamResponse(NDJSONBody(stream, limit=limit))
 
 
 def server_sent_events(
@@ -174,27 +183,26 @@ def server_sent_events(
         heartbeat: seconds of silence after which a comment or a ``waiting`` event is sent.
 
     """
-    if isinstance(stream, Pages) and (stream.exhausted or rows_left(stream, limit) == 0):
+    body = SSEBody(stream, limit=limit, heartbeat=heartbeat)
+    if isinstance(stream, Pages) and (stream.exhausted or body.rows_left == 0):
         return Response(status_code=204, headers={"cache-control": "no-store"})
-    return StreamResponse(SSEBody, stream, limit=limit, heartbeat=heartbeat)
+    return StreamResponse(body)
 
 
 class StreamResponse(Response):
     """Response that sends a `Body`, and closes it when the client leaves.
 
     Args:
-        kind: class of the body.
-        stream: rows of the body.
-        options: further arguments of the class; the response adds ``place=``.
+        body: the body; the response sets its `place`.
 
     """
 
-    def __init__(self, kind: type[Body], stream: AsyncIterable[Any], **options: Any) -> None:
-        self._make_body = partial(kind, stream, **options)
+    def __init__(self, body: Body) -> None:
+        self._body = body
         self.status_code = 200
         self.background: BackgroundTask | None = None
-        self.media_type = kind.media_type
-        self.init_headers(kind.headers)
+        self.media_type = body.media_type
+        self.init_headers(body.headers)
         self._begun = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -204,7 +212,8 @@ class StreamResponse(Response):
             ChainAPIError: any of chainapi's errors, before the response has begun.
 
         """
-        body = self._make_body(place=_place(scope))
+        body = self._body
+        body.place = _place(scope)
         sending = asyncio.create_task(self._send(body, send, head=scope["method"] == "HEAD"))
         leaving = asyncio.create_task(_disconnected(receive))
         try:
@@ -221,7 +230,10 @@ class StreamResponse(Response):
             finally:
                 await body.aclose()
         if not self._begun:  # BaseHTTPMiddleware takes an application without a response for a broken one
-            await self._send_nothing(send)
+            send = _quiet(send)
+            with suppress(_ClientLeftError):
+                await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
+                await send({"type": "http.response.body"})
         if self.background is not None:
             await self.background()
 
@@ -235,13 +247,6 @@ class StreamResponse(Response):
                 async for piece in body:
                     await send({"type": "http.response.body", "body": piece, "more_body": True})
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def _send_nothing(self, send: Send) -> None:
-        """Send a response that nobody reads, after the client has left."""
-        send = _quiet(send)
-        with suppress(_ClientLeftError):
-            await send({"type": "http.response.start", "status": _CLIENT_LEFT, "headers": []})
-            await send({"type": "http.response.body"})
 
 
 def _shut_down(wait: float) -> ChainAPIError:
@@ -282,7 +287,8 @@ def _place(scope: Scope) -> str:
 
 async def quota(request: Request) -> Response:
     """Answer with the quota of each service as JSON; nothing is sent upstream."""
-    return _json(quota_of(get_session(request)))
+    quotas = get_session(request).quota
+    return _json({name: msgspec.Raw(quota.to_json()) for name, quota in quotas.items()})
 
 
 async def health(request: Request) -> Response:
@@ -290,8 +296,20 @@ async def health(request: Request) -> Response:
 
     The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    report = health_of(_found(request, _SESSION), _found(request, _ANSWERS))
-    return _json(report.body, report.status)
+    session, answers = _found(request, _SESSION), _found(request, _ANSWERS) or {}
+    is_open = isinstance(session, SessionView) and not session.connection.closed
+    now = asyncio.get_running_loop().time()
+    last = {
+        name: {
+            "status": answer.status,
+            "fault": answer.fault or None,
+            "elapsed": round(answer.elapsed, 3),
+            "seconds_ago": round(now - at, 3),
+        }
+        for name, (at, answer) in answers.items()
+    }
+    report = {"session": "open" if is_open else "closed", "last_answers": last}
+    return _json(report, 200 if is_open else 503)
 
 
 def routes() -> list[Route]:
@@ -299,5 +317,5 @@ def routes() -> list[Route]:
     return [Route("/quota", quota), Route("/health", health)]
 
 
-def _json(body: bytes, status: int = 200) -> Response:
-    return Response(body, status, {"cache-control": "no-store"}, "application/json")
+def _json(content: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(content), status, {"cache-control": "no-store"}, "application/json")

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
 from contextlib import aclosing
-from types import TracebackType
 from typing import Any, ClassVar, Self, TypeAlias
 
 from attrs import evolve
@@ -23,7 +22,7 @@ from chainapi.core.arguments import seconds_of, whole_number
 from chainapi.errors import ChainAPIError, RateLimitedError
 from chainapi.json import dumps
 
-__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody", "rows_left"]
+__all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 
 Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
 
@@ -58,11 +57,18 @@ class Body:
 
     def __init__(self, stream: AsyncIterable[Any], place: str = "", limit: int | None = None) -> None:
         self._stream = stream
-        self._place = place
+        self.place = place
         self._limit = None if limit is None else whole_number("limit", limit)
         self._pieces = self._guarded()
         self._first: bytes | None = None
         self._closing = asyncio.Lock()
+
+    @property
+    def rows_left(self) -> int | None:
+        """Number of rows that may still be sent; None if it is unlimited."""
+        if self._limit is None:
+            return None
+        return max(0, self._limit - (self._stream.checkpoint.rows if isinstance(self._stream, Pages) else 0))
 
     @property
     def quota_wait(self) -> float:
@@ -105,9 +111,7 @@ class Body:
         await self.begin()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     async def _guarded(self) -> AsyncGenerator[bytes, None]:
@@ -128,7 +132,7 @@ class Body:
 
     def _problem(self, error: ChainAPIError) -> Problem:
         """Return the problem details of a stream that broke, with its checkpoint."""
-        problem = problem_of(error, place=self._place)
+        problem = problem_of(error, place=self.place)
         wait = problem.retry_after
         if isinstance(error, RateLimitedError) and wait is None:
             wait = self.quota_wait or None
@@ -137,7 +141,7 @@ class Body:
 
     async def _batches(self) -> AsyncGenerator[Batch, None]:
         """Yield lists of rows as they arrive, with the checkpoint after each."""
-        stream, left = self._stream, rows_left(self._stream, self._limit)
+        stream, left = self._stream, self.rows_left
         if left == 0:
             return
         if isinstance(stream, Pages):
@@ -160,19 +164,6 @@ class Body:
     def _broken(self, problem: Problem) -> bytes:
         """Return the record of a stream that broke."""
         raise NotImplementedError
-
-
-def rows_left(stream: AsyncIterable[Any], limit: int | None) -> int | None:
-    """Return the number of rows that may still be sent; None if it is unlimited.
-
-    Raises:
-        ArgumentError: `limit` is not a whole number above 0.
-
-    """
-    if limit is None:
-        return None
-    sent = stream.checkpoint.rows if isinstance(stream, Pages) else 0
-    return max(0, whole_number("limit", limit) - sent)
 
 
 class NDJSONBody(Body):
@@ -227,6 +218,8 @@ class SSEBody(Body):
 
     async def _encoded(self) -> AsyncGenerator[bytes, None]:
         self._sent()
+        if isinstance(self._stream, Follow):  # its first row may be a day away
+            yield b":\n\n"
         async with aclosing(self._batches()) as batches:
             tick = min(_TICK, self._heartbeat)
             async with aclosing(_with_ticks(batches, tick, self._beat)) as events:
@@ -268,32 +261,27 @@ async def _with_ticks(
 ) -> AsyncGenerator[Batch | bytes, None]:
     """Yield batches, and the result of `tick` after each `every` seconds without one."""
     queue = asyncio.Queue[Batch | None]()
-    reader = asyncio.create_task(_read(batches, queue))
+
+    async def read() -> None:  # in one task, each batch after the one before it was taken
+        async for batch in batches:
+            queue.put_nowait(batch)
+            await queue.join()
+
+    reader = asyncio.create_task(read())
     reader.add_done_callback(lambda _: queue.put_nowait(None))
     try:
-        while (event := await _next(queue, every, tick)) is not None:
-            if event:
-                yield event
-            if isinstance(event, tuple):
-                queue.task_done()
-        await reader  # raises its error
+        while True:
+            try:
+                async with asyncio.timeout(every):
+                    batch = await queue.get()
+            except TimeoutError:
+                if event := tick():
+                    yield event
+                continue
+            if batch is None:
+                await reader  # raises its error
+                return
+            yield batch
+            queue.task_done()
     finally:
         await end(reader)
-
-
-async def _read(batches: AsyncGenerator[Batch, None], queue: asyncio.Queue[Batch | None]) -> None:
-    """Read all batches in one task, each after the one before it was taken."""
-    async for batch in batches:
-        queue.put_nowait(batch)
-        await queue.join()
-
-
-async def _next(
-    queue: asyncio.Queue[Batch | None], seconds: float, tick: Callable[[], bytes]
-) -> Batch | bytes | None:
-    """Return the next batch, or after `seconds` a tick; None at the end."""
-    try:
-        async with asyncio.timeout(seconds):
-            return await queue.get()
-    except TimeoutError:
-        return tick()

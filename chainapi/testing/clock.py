@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
 
 from attrs import frozen
 
-from chainapi.testing.loops import VirtualLoop, run
+from chainapi.testing.loops import VirtualLoop
 
 __all__ = ["Clock"]
-
-T = TypeVar("T")
 
 
 @frozen
@@ -49,13 +45,6 @@ class Clock:
         if not seconds >= 0:
             raise ValueError(f"the clock cannot go backwards by {seconds!r} seconds: give at least 0")
         _loop().jump(seconds)
-
-    def run(self, main: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine in virtual time, and return its result.
-
-        It has a loop of its own: for tests that are not async.
-        """
-        return run(main)
 
 
 def _loop() -> VirtualLoop:

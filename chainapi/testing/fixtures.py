@@ -9,7 +9,6 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from inspect import iscoroutinefunction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -45,42 +44,12 @@ CLOSING = 10.0  # real seconds for a session to close in a loop of another threa
 
 
 def choose_virtual_loop(metafunc: pytest.Metafunc) -> None:
-    """Let anyio run a test in virtual time, and refuse a test for which no plugin can.
-
-    Raises:
-        pytest.UsageError: the test chooses another loop, or pytest-asyncio is too old.
-
-    """
-    test = metafunc.definition
+    """Let anyio run a test in virtual time."""
     if "anyio_backend" in metafunc.fixturenames:
-        _refuse_other_backends(test)
         backend = ("asyncio", {"loop_factory": VirtualLoop})
-        test.add_marker(
+        metafunc.definition.add_marker(
             pytest.mark.parametrize("anyio_backend", [backend], ids=[pytest.HIDDEN_PARAM], scope="module")
         )
-        return
-    mark = test.get_closest_marker("asyncio")
-    if mark is not None and "loop_factories" in mark.kwargs:
-        raise pytest.UsageError(
-            f"{test.nodeid}: chainapi_clock runs the test in virtual time: leave out loop_factories="
-        )
-    manager, hooks = metafunc.config.pluginmanager, metafunc.config.hook
-    too_old = manager.has_plugin("asyncio") and not hasattr(hooks, "pytest_asyncio_loop_factories")
-    if too_old and iscoroutinefunction(metafunc.function):
-        raise pytest.UsageError(
-            f"{test.nodeid}: chainapi_clock needs pytest-asyncio 1.4 or newer: pip install --upgrade"
-            " pytest-asyncio"
-        )
-
-
-def _refuse_other_backends(test: pytest.Item) -> None:
-    for mark in test.iter_markers("parametrize"):
-        names = mark.args[0] if mark.args else mark.kwargs.get("argnames", "")
-        if "anyio_backend" in (names.replace(",", " ").split() if isinstance(names, str) else names):
-            raise pytest.UsageError(
-                f"{test.nodeid}: chainapi_clock runs the test on asyncio in virtual time: leave out"
-                " parametrize('anyio_backend', ...)"
-            )
 
 
 # Network

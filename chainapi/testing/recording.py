@@ -20,7 +20,7 @@ from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from attrs import define, field
+from attrs import define
 
 from chainapi._http.message import Request, Response
 from chainapi._http.transport import AiohttpTransport, Transport
@@ -231,20 +231,11 @@ class Recorder:
                 yield encode(_Exchange(one.method, url, seconds, answer, request)) + b"\n"
 
 
-@define(eq=False)
-class _Tape:
-    """Exchanges of one request, in the order of recording, and how many were played."""
-
-    exchanges: deque[_Exchange] = field(factory=deque[_Exchange])
-    played: int = 0
-
-
 class Player:
     """Transport that answers from a recording, at once and without a network.
 
-    A request is matched by its method, path, query and body; of several recorded origins its own counts, and
-    any origin if only one was recorded. Equal requests get their answers in the order of recording, each
-    once.
+    A request is matched by its method, path, query and body. Equal requests get their answers in the order of
+    recording, each once.
 
     Args:
         path: file of the recording.
@@ -259,14 +250,14 @@ class Player:
     def __init__(self, path: str | os.PathLike[str], *, repeat: bool = False) -> None:
         self.path = Path(path)
         self._repeat = repeat
-        self._tapes: dict[Asked, dict[str, _Tape]] = defaultdict(lambda: defaultdict(_Tape))
+        self._left: dict[Asked, deque[_Exchange]] = defaultdict(deque)  # not played yet
+        self._last: dict[Asked, _Exchange] = {}  # played last
         first, exchanges = _read(self.path)
         self._addresses = {name: first[name] for name in ADDRESSES if name in first}
         for exchange in exchanges:
             sent = exchange.request
             body = None if sent is None else sent.content()
-            asked, origin = _asked(exchange.method, exchange.url, body)
-            self._tapes[asked][origin].exchanges.append(exchange)
+            self._left[_asked(exchange.method, exchange.url, body)].append(exchange)
 
     def __repr__(self) -> str:
         return f"<Player of {str(self.path)!r}, {len(self.unplayed())} requests not played yet>"
@@ -286,23 +277,17 @@ class Player:
             RecordingError: no response, or no further one, is recorded.
 
         """
-        asked, origin = _asked(request.method, request.url, request.body)
-        origins = self._tapes.get(asked, {})
-        tape = origins.get(origin) or (next(iter(origins.values())) if len(origins) == 1 else None)
-        if tape is None:
+        asked = _asked(request.method, request.url, request.body)
+        if asked not in self._left:
+            raise RecordingError(f"{_shown(asked)} is not recorded in {self.path}{self._near(asked)}")
+        if self._left[asked]:
+            self._last[asked] = self._left[asked].popleft()
+        elif not self._repeat:
             raise RecordingError(
-                f"{_shown(asked)} to {origin} is not recorded in {self.path}{self._near(asked)}"
-            )
-        last = len(tape.exchanges) - 1
-        if tape.played > last and not self._repeat:
-            times = "once" if last == 0 else f"{last + 1} times"
-            raise RecordingError(
-                f"{_shown(asked)} is recorded {times} in {self.path}, and was sent once more. {_ADVICE}"
+                f"{_shown(asked)} was sent more often than it is recorded in {self.path}. {_ADVICE}"
                 " Player(repeat=True) repeats the last answer"
             )
-        exchange = tape.exchanges[min(tape.played, last)]
-        tape.played += 1
-        answer = exchange.response
+        answer = self._last[asked].response
         return Response(answer.status, answer.headers, answer.content())
 
     async def aclose(self) -> None:
@@ -310,12 +295,7 @@ class Player:
 
     def unplayed(self) -> list[str]:
         """Return the recorded requests that were not sent yet, as strings."""
-        return [
-            _shown(asked)
-            for asked, origins in self._tapes.items()
-            for tape in origins.values()
-            for _ in range(tape.played, len(tape.exchanges))
-        ]
+        return [_shown(asked) for asked, left in self._left.items() for _ in left]
 
     def assert_all_played(self) -> None:
         """Assert that every recorded exchange was used.
@@ -328,7 +308,7 @@ class Player:
             )
 
     def _near(self, asked: Asked) -> str:
-        same = [_shown(one) for one in self._tapes if one[:2] == asked[:2]]
+        same = [_shown(one) for one in self._left if one[:2] == asked[:2]]
         if not same:
             return f", and neither is anything else for this path. {_ADVICE}"
         return (
@@ -346,11 +326,11 @@ def _session(recording: Recorder | Player, arguments: dict[str, Any]) -> Session
     return session
 
 
-def _asked(method: str, url: str, body: bytes | None) -> tuple[Asked, str]:
-    """Return what a request is matched by, and its origin."""
+def _asked(method: str, url: str, body: bytes | None) -> Asked:
+    """Return what a request is matched by."""
     parts = urlsplit(url)
     query = tuple(sorted(parse_qsl(parts.query, keep_blank_values=True)))
-    return (method, parts.path, query, body), f"{parts.scheme}://{parts.netloc}"
+    return method, parts.path, query, body
 
 
 def _shown(asked: Asked) -> str:

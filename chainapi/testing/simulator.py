@@ -12,7 +12,7 @@ from attrs import define, field
 from chainapi.models.codec import PageDecoder
 from chainapi.models.records import Record
 from chainapi.simulator import Exchange, MemoryTransport, Simulator
-from chainapi.simulator.matching import first_segment, match_path, route_has
+from chainapi.simulator.matching import route_has
 
 if TYPE_CHECKING:
     from chainapi.session import Session
@@ -76,11 +76,6 @@ class CheckedSimulator(Simulator):
         """Return the number of requests, chosen as in `select`."""
         return len(self.select(route, status=status, page=page))
 
-    @property
-    def counts(self) -> Counter[str]:
-        """Number of requests by route; others count by their path."""
-        return Counter(request.route or request.path for request in self.requests)
-
     def timeline(self) -> str:
         """Return the requests as lines: time in seconds, method, path, page, answer."""
         return _lines(self.requests)
@@ -129,8 +124,8 @@ class CheckedSimulator(Simulator):
         or instances of a model of your own. Raises ValueError for a path without a list.
         """
         __tracebackhide__ = True
-        given = [*rows]
-        expected = _as_rows(self.rows_of(path, **query), path, given)
+        given = [row.to_wire() if isinstance(row, Record) else row for row in rows]
+        expected = _as_rows(self.rows_of(path, **query), given)
         # By their texts: rows may hold lists, which no Counter can count.
         wanted, got = Counter(map(repr, expected)), Counter(map(repr, given))
         if wanted != got:
@@ -140,21 +135,10 @@ class CheckedSimulator(Simulator):
             )
 
 
-def _as_rows(wire: list[dict[str, Any]], path: str, given: list[Any]) -> list[Any]:
-    """Return rows of the services as rows of the kind that was given."""
+def _as_rows(wire: list[dict[str, Any]], given: list[Any]) -> list[Any]:
+    """Return rows of the services as rows of the model of the given ones."""
     model = type(given[0]) if given and not isinstance(given[0], dict | str) else None
-    if model is not None and issubclass(model, Record):  # a list may have rows of several kinds
-        model = _model_of(path)
     return [*PageDecoder(model, "rows")(_encode({"rows": wire})).rows]
-
-
-def _model_of(place: str) -> Any:
-    """Return the model of the rows at a path, with its method unless that is GET."""
-    method, _, path = place.rpartition(" ")
-    segments = path.split("/")[1:]
-    firsts = (first_segment(service, method or "GET") for service in ("data", "metrics"))
-    matches = (match_path((first, *segments)) for first in firsts)
-    return next(match.endpoint.route.model for match in matches if match is not None)
 
 
 def _some(what: str, rows: Counter[str]) -> str:

@@ -212,25 +212,20 @@ class Blocker:
 
 def without_the_command_line(monkeypatch: pytest.MonkeyPatch, module: str, command: str) -> None:
     """Make a module missing, and have `main` load the command line again."""
-    if module == "plotext":  # its objects fail at exit if it leaves the modules for a while
-        monkeypatch.setitem(sys.modules, module, cast("Any", None))
-    again = ("chainapi.cli",) if module == "plotext" else ("chainapi.cli", module)
     for name in [*sys.modules]:
-        if any(name == one or name.startswith(f"{one}.") for one in again):
+        if any(name == one or name.startswith(f"{one}.") for one in ("chainapi.cli", module)):
             monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(sys, "meta_path", [Blocker(module), *sys.meta_path])
     monkeypatch.delattr("chainapi.cli")  # the package has its loaded modules as attributes
     monkeypatch.setattr(sys, "argv", ["chainapi", command])
 
 
-@pytest.mark.parametrize(
-    ("module", "command"), [("cyclopts", "--help"), ("rich", "--help"), ("plotext", "demo")]
-)
+@pytest.mark.parametrize("module", ["cyclopts", "rich"])
 def test_missing_extra_is_one_line(
-    module: str, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    module: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A missing extra is one error line with the package to install."""
-    without_the_command_line(monkeypatch, module, command)
+    without_the_command_line(monkeypatch, module, "--help")
     assert main() == WRONG_USAGE
     said = f"chainapi: {module} is not installed: pip install 'chainapi[cli]'\n"
     assert capsys.readouterr() == ("", said)
@@ -300,43 +295,25 @@ def test_main_escapes_what_its_terminal_cannot_show(
 # The demonstration
 
 
-def check_demo(lines: list[str], *, plot: bool = True) -> None:
-    """Check the summary of the demonstration."""
-    day = next(line for line in lines if line.startswith("2026-01-01 "))
-    assert all(float(value) > 0 for value in day.split()[1:])
-    assert any("┤" in line for line in lines) == plot
-    summary = {line[:20].strip(): line[20:] for line in lines[-7:]}
-    assert list(summary) == [
-        *("rows", "pages", "requests", "429s", "time waited", "sent during a wait", "time taken")
-    ]
-    assert (summary["rows"], summary["pages"]) == ("6,000", "60")
-    assert int(summary["429s"]) >= 1
-    assert int(summary["requests"]) == 60 + int(summary["429s"])
-    assert re.fullmatch(r"metrics [1-9]\d*\.\d s, data [1-9]\d*\.\d s", summary["time waited"])
-    assert summary["sent during a wait"].split()[0] == "0"
-    assert 1.0 < float(summary["time taken"].removesuffix(" s")) < 40.0
+def figures(lines: list[str]) -> dict[str, list[str]]:
+    """Return the figures of the last table of the demonstration, of the loop and of chainapi."""
+    found = [re.split(r"  +", line.strip()) for line in lines]
+    return {name: values for name, *values in found if len(values) == 2}
 
 
 @pytest.mark.adapter
-def test_demo_draws_on_a_terminal() -> None:
-    """The demo draws each walk, the requests by service and the seconds of a wait."""
+@pytest.mark.parametrize("tty", [False, True])
+def test_demo_reads_the_same_lists_with_a_loop_and_with_chainapi(tty: bool) -> None:
+    """The demo reads all rows twice; only the loop sends requests during a wait."""
     # The waits are jumped over: the sockets are in this process and never keep the loop waiting.
-    outcome = chainapi("demo", tty=True, session=Session)
+    outcome = chainapi("demo", tty=tty, session=Session)
     assert outcome.code == 0
-    assert re.search(r"no requests for \d\.\d s", outcome.out)
-    lines = plain(outcome.out)
-    assert [line.split() for line in lines if "✓" in line] == [
-        ["GET", path.format(chain), "✓", "10", "1,000"]
-        for path in ("/v1/avg_tps/{}", "/v1/chains/{}/blocks")
-        for chain in (43114, 53935, 432204)
-    ]
-    check_demo(lines)
-
-
-@pytest.mark.proof
-def test_demo_leaves_the_plot_to_terminals_that_can_draw_it() -> None:
-    """The demo omits the plot on terminals without its characters, and nothing else."""
-    out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
-    assert chainapi("demo", out=out, session=Session).code == 0
-    out.seek(0)
-    check_demo(out.read().splitlines(), plot=False)
+    found = figures(plain(outcome.out))
+    assert found["lists read"] == ["6 of 6", "6 of 6"]
+    assert found["rows"] == ["6,000", "6,000"]
+    refused = [int(one) for one in found["refused with 429"]]
+    assert 1 <= refused[1] < refused[0]
+    assert [int(one) for one in found["requests"]] == [60 + refused[0], 60 + refused[1]]
+    loop, own = map(int, found["sent during a wait"])
+    assert loop > own == 0
+    assert f"the loop sent {loop} requests" in " ".join(outcome.out.split())

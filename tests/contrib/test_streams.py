@@ -184,6 +184,16 @@ async def test_a_followed_list_has_the_checkpoint_behind_each_new_row() -> None:
     assert [*rows, *rows_of(rest, SSEBody)] == points(simulator)[2::-1]
 
 
+async def test_a_followed_list_begins_its_response_at_once() -> None:
+    """A browser knows that it is connected before the first new row comes."""
+    simulator = Simulator(points=50)
+    async with simulated(simulator) as session:
+        async with SSEBody(session.metrics.avg_tps(CHAIN).follow(every=60)) as body:
+            assert await anext(aiter(body)) == b":\n\n"
+        assert asyncio.get_running_loop().time() < 1
+    assert simulator.stats.requests == 0
+
+
 async def test_broken_walk_sets_the_time_of_the_next_connection() -> None:
     """After an error that names a wait, a browser connects again when it is over."""
     simulator = Simulator(points=350, metrics_limit=1, metrics_window=600)

@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chainapi import Session
 from chainapi.simulator import Fault, Simulator
-from docs.examples.live.app import live_app
+from docs.examples.live.app import EVERY, live_app
 from tests.examples.browser import PATIENCE, Tab, browser, tab
 from tests.real_loop import RealLoop
 
@@ -146,6 +146,12 @@ async def points(tab: Tab) -> dict[int, int]:
     return {int(chain): int(number) for chain, number, length in drawn if length > 100}
 
 
+async def row_states(tab: Tab) -> list[str]:
+    """Return the states in the rows of the table."""
+    states: list[str] = await tab.page.locator("#series .state").all_inner_texts()
+    return states
+
+
 def received(tab: Tab) -> dict[int, Counter[int]]:
     """Return how often the server sent each point of each chain, counted in the network traffic."""
     chains: dict[str, int] = {}
@@ -184,6 +190,7 @@ async def test_points_are_drawn_while_pages_arrive(tab: Tab) -> None:
         await tab.page.goto(address + CHOSEN)
         await reach(tab, app, "waiting")
         assert re.fullmatch(r"Waiting for quota: \d+ s", await tab.page.inner_text("#progress"))
+        assert {*await row_states(tab)} <= {"waiting for quota", "up to date"}
         begun = await points(tab)
         assert set(begun) == set(CHAINS)
         assert 0 < sum(begun.values()) < len(CHAINS) * POINTS
@@ -193,11 +200,42 @@ async def test_points_are_drawn_while_pages_arrive(tab: Tab) -> None:
         assert sent == each_once(simulator)
         assert "restarted once" in await tab.page.inner_text("#series")
         announced = await tab.page.evaluate("announced")
-        assert announced[-1] == "Complete: 900 points of 3 chains"
+        assert announced[-1] == "Up to date: 900 points of 3 chains"
         assert {text.partition(":")[0] for text in announced[:-1]} == {"Receiving pages", "Waiting for quota"}
         assert simulator.stats.sent_while_stopped == 0
     assert tab.errors == []
     assert {url for url in tab.urls if not url.startswith(address)} == set()
+
+
+async def test_new_points_are_drawn_as_the_lists_gain_them(tab: Tab) -> None:
+    """A page that has all points draws new ones, also after a restart of the server."""
+    listener, address = listening()
+    second = listener.dup()
+    async with simulated(metrics_limit=None) as simulator:
+        sent = received(tab)
+        async with served(simulator, listener) as (app, _):
+            await tab.page.goto(address + CHOSEN)
+            await reach(tab, app, "complete")
+            assert await row_states(tab) == ["up to date"] * 3
+            await gain(simulator, tab, 1)
+        await state(tab, "fault")
+        async with served(simulator, second) as (app, _):
+            await reach(tab, app, "complete")
+            await gain(simulator, tab, 2)
+        assert await points(tab) == dict.fromkeys(CHAINS, POINTS + 2)
+        assert sent == each_once(simulator)
+    assert {error for error in tab.errors if "net::ERR_" not in error} == set()
+
+
+async def gain(simulator: Simulator, tab: Tab, points: int) -> None:
+    """Give each chain a point, and wait until the page has it: so many more than at first."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, RealLoop)
+    for chain in CHAINS:
+        simulator.insert(f"/v1/avg_tps/{chain}", 1)
+    loop.jump(EVERY)
+    total = len(CHAINS) * (POINTS + points)
+    await tab.page.get_by_text(f"Up to date: {total:,} points of 3 chains").wait_for()
 
 
 async def test_a_page_that_connects_again_gets_each_point_once(tab: Tab) -> None:
@@ -274,6 +312,7 @@ async def test_a_problem_with_a_known_wait_needs_no_button(tab: Tab) -> None:
     rows = [{"timestamp": day * 86_400, "value": 1.0} for day in range(20_000, 20_100)]
     problem = {"detail": "quota is available again in 0.1 s", "retry_after": 0.1}
     position = json.dumps({"restarts": 0})  # as much of a checkpoint as the page reads
+    following = asyncio.Event()
     answers = [
         event("rows", rows[:50], id=position) + event("end", {}),
         event("rows", rows[50:], id=position) + event("problem", problem, retry=100),
@@ -282,15 +321,20 @@ async def test_a_problem_with_a_known_wait_needs_no_button(tab: Tab) -> None:
     async def answer(route: Route) -> None:
         await route.fulfill(body=answers.pop(), content_type="text/event-stream")
 
+    async def follow(_: Route) -> None:
+        await following.wait()
+
     listener, address = listening()
     async with simulated() as simulator, served(simulator, listener):
         await tab.page.route("**/tps/43114", answer)
+        await tab.page.route("**/tps/43114/new*", follow)
         await tab.page.add_init_script(ANNOUNCED)
         await tab.page.goto(f"{address}/?chain=43114")
         await state(tab, "complete")
         assert await points(tab) == {43114: 100}
         assert answers == []
         assert "Connecting again: 50 points so far" in await tab.page.evaluate("announced")
+        following.set()
     assert tab.errors == []
 
 
@@ -312,6 +356,8 @@ async def test_the_page_is_usable_without_a_pointer_and_on_a_phone(tab: Tab) -> 
         await reach(tab, app, "complete")
         assert len(await points(tab)) == 4
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        fits = "cells => cells.every(cell => cell.scrollWidth <= cell.clientWidth)"
+        assert await page.eval_on_selector_all("#series, #series th, #series td", fits)
         await page.press("#cursor", "End")
         await page.press("#cursor", "ArrowLeft")
         newest, before = simulator.rows_of(f"/v1/avg_tps/{CHAINS[0]}")[:2]

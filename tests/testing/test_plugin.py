@@ -173,31 +173,6 @@ async def test_real(anyio_backend):
     assert "::test_virtual PASSED" in run(suite, code, "-v", passed=3)
 
 
-LOOPS = {
-    "other loops": (
-        "@pytest.mark.asyncio(loop_factories=['own'])\nasync def test_x(chainapi_clock): pass",
-        "leave out loop_factories=",
-    ),
-    "other backends": (
-        """
-@pytest.mark.anyio
-@pytest.mark.parametrize('anyio_backend', ['trio'])
-async def test_x(anyio_backend, chainapi_clock): pass
-""",
-        "leave out parametrize('anyio_backend', ...)",
-    ),
-}
-
-
-@pytest.mark.parametrize(("code", "said"), LOOPS.values(), ids=LOOPS)
-def test_choice_of_another_loop_is_refused(code: str, said: str, suite: pytest.Pytester) -> None:
-    """A test that chooses another loop than the clock's is refused with the remedy."""
-    suite.makepyfile(HEAD + code)
-    result = suite.runpytest_inprocess()
-    assert result.ret != 0
-    assert said in " ".join(result.stdout.str().split())
-
-
 MISTAKES = """
 @pytest.mark.asyncio
 async def test_clock_too_late(request):
@@ -249,16 +224,6 @@ def test_mistakes_are_explained(suite: pytest.Pytester) -> None:
     """A mistake in a marker fails its test with the name of the marker and the reason."""
     printed = " ".join(run(suite, MISTAKES, failed=1, errors=9).split())
     assert [text for text in SAID if text not in printed] == []
-
-
-def test_old_pytest_asyncio_is_refused(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Virtual time under a pytest-asyncio without loop factories is an error that names the version."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    suite.makeconftest("def pytest_configure(config): config.pluginmanager.register(object(), 'asyncio')")
-    suite.makepyfile("async def test_x(chainapi_clock): pass")
-    suite.makeini("[pytest]")
-    result = suite.runpytest_inprocess("-p", "chainapi.testing.plugin")
-    assert "chainapi_clock needs pytest-asyncio 1.4 or newer" in result.stdout.str()
 
 
 def test_stalls_take_no_real_time(suite: pytest.Pytester) -> None:

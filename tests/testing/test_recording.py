@@ -295,7 +295,7 @@ async def test_requests_with_a_body_are_matched_by_it(tmp_path: Path) -> None:
     player = Player(tmp_path / "a.jsonl")
     assert await read(player.session(), "avax1a") == recorded
     player.assert_all_played()
-    with pytest.raises(RecordingError, match=r"POST /data/.* with a body of \d+ bytes to .* is not recorded"):
+    with pytest.raises(RecordingError, match=r"POST /data/.* with a body of \d+ bytes is not recorded"):
         await read(player.session(), "avax1b")
 
 
@@ -390,7 +390,7 @@ async def test_equal_requests_are_answered_in_their_order(tmp_path: Path) -> Non
             assert (await player.send(request)).body == b"2"
             continue
         with pytest.raises(
-            RecordingError, match=r"GET /v1/x\?a=1&b=2 is recorded 2 times in .* sent once more"
+            RecordingError, match=r"GET /v1/x\?a=1&b=2 was sent more often than it is recorded"
         ):
             await player.send(request)
 
@@ -401,10 +401,10 @@ async def test_request_that_was_not_recorded_is_named(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         await play(tmp_path / "a.jsonl", "/v1/x?pageToken=5ecret&a=1")
     text = str(caught.value)
-    assert text.startswith("GET /v1/x?a=1&pageToken=*** to https://data.invalid is not recorded in ")
+    assert text.startswith("GET /v1/x?a=1&pageToken=*** is not recorded in ")
     assert "Recorded for this path: GET /v1/x?pageToken=page-token-1. Record it with" in text
     with pytest.raises(
-        RecordingError, match=r"GET /v1/y to .* neither is anything else for this path\. Record"
+        RecordingError, match=r"GET /v1/y is not .* neither is anything else for this path\. Record"
     ):
         await play(tmp_path / "a.jsonl", "/v1/y")
 
@@ -413,29 +413,11 @@ async def test_session_raises_the_error_at_once(tmp_path: Path) -> None:
     """A session passes the error on, without a retry or a wait."""
     await record(tmp_path / "a.jsonl", {"/v1/x": body(1)})
     async with Player(tmp_path / "a.jsonl").session(**WHERE) as session:
-        with pytest.raises(RecordingError, match="GET /v1/chains to"):
+        with pytest.raises(RecordingError, match="GET /v1/chains is not"):
             await session.data.get("/v1/chains")
         with pytest.raises(RecordingError, match="GET /v1/chains/43114/blocks"):
             await session.data.evm.blocks(43114).collect()
     assert Clock().now() == 0.0
-
-
-async def test_other_origin_is_answered_if_only_one_was_recorded(tmp_path: Path) -> None:
-    """The host counts only if the same request was recorded at two hosts."""
-    async with Recorder(
-        tmp_path / "a.jsonl", Scripted({"/v1/x": body(1), "https://b.invalid/v1/x": body(2)})
-    ) as recorder:
-        await recorder.send(Request("GET", DATA + "/v1/x"))
-        await recorder.send(Request("GET", DATA + "/v1/x?q"))
-        await recorder.send(Request("GET", "https://b.invalid/v1/x"))
-
-    async def answer(url: str) -> bytes:
-        return (await Player(tmp_path / "a.jsonl").send(Request("GET", url))).body
-
-    assert [await answer(url) for url in ("https://b.invalid/v1/x", DATA + "/v1/x")] == [b"2", b"1"]
-    assert await answer("http://127.0.0.1:80/v1/x?q=") == b"1"
-    with pytest.raises(RecordingError, match=r"127\.0\.0\.1"):
-        await answer("http://127.0.0.1:80/v1/x")
 
 
 async def test_unplayed_exchanges_are_found(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-// The page: a stream of server-sent events for each chain, its line in the chart, its row in the table.
+// The page: two streams of server-sent events for each chain, one after the other (its list, then its new points),
+// its line in the chart, and its row in the table.
 
 import { Chart, dateOf } from "./chart.js";
 
@@ -8,12 +9,19 @@ const DAY = 86_400; // seconds
 const find = (id) => document.getElementById(id);
 const number = (value) => value.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 
+let waitsUntil = 0; // end of the wait for the quota, which all chains share, on the clock of `performance`
+
+/** Return the seconds until the server may send requests again. */
+function waitLeft() {
+  return Math.max(0, waitsUntil - performance.now()) / 1000;
+}
+
 /** A chain: its stream, its points, and its row in the table. */
 class Series {
   points = new Map(); // Unix time in seconds: TPS
   restarts = 0;
-  state = "connecting";
-  waitsUntil = 0; // on the clock of `performance`, in milliseconds
+  #state = "connecting";
+  #text = "";
   #source = null;
   #changed;
 
@@ -23,60 +31,78 @@ class Series {
     this.row = this.#makeRow();
   }
 
-  /** Whether the stream is open, or connects again. */
+  /** Whether a stream is open, or connects again. */
   get open() {
     return this.#source !== null;
   }
 
+  /** State of the row, from which the banner follows. */
+  get state() {
+    return this.#state === "receiving" && waitLeft() > 0 ? "waiting" : this.#state;
+  }
+
   /** Begin to read the list, from its first page. */
   start() {
-    this.#source = new EventSource(`tps/${this.chain}`);
-    this.#enter("connecting");
+    this.#read(`tps/${this.chain}`, "receiving");
+    this.#enter("connecting", "connecting");
+  }
+
+  /** Read the points that the list gains after a checkpoint. */
+  #follow(checkpoint) {
+    this.#read(`tps/${this.chain}/new?${new URLSearchParams({ resume: checkpoint })}`, "complete");
+    this.#enter("complete");
+  }
+
+  /** Open a stream; `state` is the state of the chain while it is read. */
+  #read(address, state) {
+    this.#source?.close();
+    this.#source = new EventSource(address);
     const on = (name, listener) => this.#source.addEventListener(name, listener);
-    on("open", () => this.#enter("receiving"));
-    on("rows", (event) => this.#add(JSON.parse(event.data), event.lastEventId));
+    on("open", () => this.#enter(state));
+    on("rows", (event) => this.#add(JSON.parse(event.data), event.lastEventId, state));
     on("waiting", (event) => this.#wait(JSON.parse(event.data).seconds));
     on("problem", (event) => this.#fail(JSON.parse(event.data)));
-    on("end", () => this.stop("complete"));
+    on("end", (event) => this.#follow(event.lastEventId));
     on("error", () => this.#disconnected());
   }
 
   /** Close the stream; the server then sends nothing more upstream for it. */
-  stop(state = "stopped") {
+  stop(state = "stopped", text = state) {
     if (!this.open) return;
     this.#source.close();
     this.#source = null;
-    this.#enter(state);
+    this.#enter(state, text);
   }
 
   /** Add the rows of a page; the id of the event is the checkpoint behind it. */
-  #add(rows, id) {
+  #add(rows, id, state) {
     for (const { timestamp, value } of rows) this.points.set(timestamp, value);
-    this.restarts = JSON.parse(id).restarts;
-    this.#enter("receiving");
+    this.restarts = JSON.parse(id).restarts ?? this.restarts;
+    waitsUntil = 0;
+    this.#enter(state);
   }
 
   #wait(seconds) {
-    this.waitsUntil = performance.now() + seconds * 1000;
-    this.#enter("waiting", "waiting for quota");
+    waitsUntil = performance.now() + seconds * 1000;
+    this.#enter("receiving");
   }
 
   /** Leave the stream to the browser, which connects again after a known wait; else close it. */
   #fail({ detail, retry_after: wait }) {
-    if (wait === undefined) this.stop(`failed: ${detail}`);
+    if (wait === undefined) this.stop("failed", `failed: ${detail}`);
     else this.#enter("fault", `${detail}; trying again`);
   }
 
   /** The browser connects again by itself, behind the last page, unless the server refused. */
   #disconnected() {
-    if (this.#source?.readyState === EventSource.CLOSED) this.stop("failed: the server answered with an error");
-    else if (this.open && this.state !== "fault") this.#enter("fault", "connection lost; connecting again");
+    if (this.#source?.readyState === EventSource.CLOSED) {
+      this.stop("failed", "failed: the server answered with an error");
+    } else if (this.open && this.#state !== "fault") this.#enter("fault", "connection lost; connecting again");
   }
 
-  #enter(state, text = state) {
-    this.state = state.startsWith("failed") ? "failed" : state;
-    if (state !== "waiting") this.waitsUntil = 0;
-    this.#fill(text);
+  #enter(state, text = "") {
+    this.#state = state;
+    this.#text = text;
     this.#changed();
   }
 
@@ -89,9 +115,12 @@ class Series {
     swatch.className = `swatch hue-${this.hue}`;
     head.append(swatch, this.name);
     row.append(head);
-    for (const name of ["state", "number days", "newest", "oldest", "number value", "number mean"]) {
-      row.insertCell().className = name;
-    }
+    const labels = [...document.querySelectorAll("thead th")].map((cell) => cell.textContent);
+    ["state", "number days", "newest", "oldest", "number value", "number mean"].forEach((name, place) => {
+      const cell = row.insertCell();
+      cell.className = name;
+      cell.dataset.label = labels[place + 1]; // shown where the head of the table is not
+    });
     row.addEventListener("mouseenter", () => this.#pick(true));
     row.addEventListener("mouseleave", () => this.#pick(false));
     return row;
@@ -102,7 +131,8 @@ class Series {
     find("chart").querySelector(`[data-chain="${this.chain}"]`)?.classList.toggle("picked", picked);
   }
 
-  #fill(text) {
+  /** Fill the row with what is known. */
+  fill() {
     const cell = (name) => this.row.querySelector(`.${name}`);
     const times = [...this.points.keys()];
     if (times.length) {
@@ -114,7 +144,9 @@ class Series {
       cell("value").textContent = number(this.points.get(newest));
       cell("mean").textContent = number(sum / times.length);
     }
+    const text = this.#text || { waiting: "waiting for quota", complete: "up to date" }[this.state] || this.state;
     const restarts = this.restarts ? `, restarted ${this.restarts === 1 ? "once" : `${this.restarts} times`}` : "";
+    if (cell("state").firstChild?.textContent === text + restarts) return; // the button keeps its focus
     cell("state").replaceChildren(text + restarts, ...(this.state === "failed" ? [this.#againButton()] : []));
   }
 
@@ -137,22 +169,18 @@ function summary() {
   const states = (state) => all.filter((series) => series.state === state).length;
   const points = all.reduce((sum, series) => sum + series.points.size, 0).toLocaleString("en");
   if (states("fault")) return ["fault", `Connecting again: ${points} points so far`];
-  if (states("waiting") && waitLeft() > 0) return ["waiting", "Waiting for quota"];
-  if (all.some((series) => series.open)) {
-    return ["receiving", `Receiving pages: ${states("complete")} of ${all.length} chains complete`];
+  if (states("waiting")) return ["waiting", "Waiting for quota"];
+  if (states("receiving") || states("connecting")) {
+    return ["receiving", `Receiving pages: ${states("complete")} of ${all.length} chains up to date`];
   }
   if (states("failed")) return ["fault", `${states("failed")} of ${all.length} chains failed`];
   if (states("stopped")) return ["idle", `Stopped: ${points} points`];
-  return ["complete", `Complete: ${points} points of ${all.length} chains`];
-}
-
-/** Return the seconds until the last chain that waits may send again. */
-function waitLeft() {
-  return Math.max(0, ...all.map((series) => series.waitsUntil - performance.now())) / 1000;
+  return ["complete", `Up to date: ${points} points of ${all.length} chains`];
 }
 
 /** Show what changed. Only a new sentence is announced: the countdown is outside of the live region. */
 function show() {
+  for (const series of all) series.fill();
   const [state, text] = summary();
   find("progress").dataset.state = state;
   if (find("status").textContent !== text) find("status").textContent = text;
