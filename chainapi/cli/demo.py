@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from random import Random
 from typing import Any
+from urllib.parse import urlencode
 
-import aiohttp
 from attrs import define, field
 from rich.console import RenderableType
 
@@ -19,6 +20,7 @@ from chainapi.cli.tables import table_of
 from chainapi.cli.terminal import Terminal
 from chainapi.session import Session
 from chainapi.simulator import Simulator
+from chainapi.transport import AiohttpTransport, Request
 
 __all__ = ["demo"]
 
@@ -110,7 +112,7 @@ async def demo(*, terminal: Hidden) -> None:
     clock = asyncio.get_running_loop().time
     async with Simulator(**SETTINGS) as theirs, Simulator(**SETTINGS) as ours:
         addresses = {name: getattr(ours, name) for name in ("metrics_base_url", "data_base_url", "api_key")}
-        async with terminal.session(**addresses) as session, aiohttp.ClientSession() as client:
+        async with terminal.session(**addresses) as session, AiohttpTransport() as client:
             contenders = [Contender("a loop that retries", theirs, clock), Contender("chainapi", ours, clock)]
             drawn = terminal.live(lambda: draw(contenders)) if terminal.interactive else nullcontext()
             async with drawn, asyncio.TaskGroup() as group:
@@ -136,7 +138,7 @@ def streams(session: Session) -> list[Callable[[], Any]]:
     return [one.collect for one in (*points, *blocks)]
 
 
-def loops(client: aiohttp.ClientSession, simulator: Simulator) -> list[Callable[[], Any]]:
+def loops(client: AiohttpTransport, simulator: Simulator) -> list[Callable[[], Any]]:
     """Return the readers of all lists, with the loop that people write."""
     random = Random(7)  # noqa: S311 - spreads pauses
     headers = {"x-data-api-key": simulator.api_key}
@@ -147,12 +149,12 @@ def loops(client: aiohttp.ClientSession, simulator: Simulator) -> list[Callable[
         while True:
             pause, longest = PAUSES
             while True:
-                async with client.get(url, params=query, headers=headers) as response:
-                    if response.status == 200:
-                        page = await response.json()
-                        break
+                response = await client.send(Request("GET", f"{url}?{urlencode(query)}", headers))
+                if response.status == 200:
+                    break
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(2 * pause, longest)
+            page = json.loads(response.body)
             found += page[rows]
             if not page.get("nextPageToken"):
                 return found
