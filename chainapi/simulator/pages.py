@@ -112,7 +112,7 @@ class _Names:
     """
 
     def __init__(self, seed: int) -> None:
-        self._key = f"{seed} token".encode()
+        self._key = blake2b(f"{seed} token".encode(), digest_size=32).digest()
 
     def of(self, number: int, page: int) -> str:
         """Return the name of token `number`, which opens page `page`."""
@@ -176,6 +176,7 @@ class Pages:
 
         """
         query = {name: value for name, value in parameters.items() if name != "pageToken"}
+        size = listing.page_size(self._settings, query)
         requested = self._requested(listing, query, parameters.get("pageToken"), now)
         view, injector = listing.view, listing.injector
         if injector is not None:
@@ -185,7 +186,7 @@ class Pages:
         end = view.end(listing.added)
         counts = anomalies is not None and anomalies.paging == "offset"
         position = _behind(view, requested.position, end) if counts else requested.position
-        start, stop, following = _stretch(view, position, listing.page_size(self._settings, query), end)
+        start, stop, following = _stretch(view, position, size, end)
         if counts and following is not None:
             following = (requested.position or 0) + stop - start
         rows = _encoded(view.source, start, stop, view.ascending)

@@ -34,7 +34,6 @@ class Account:
     Attributes:
         seed: all random choices follow from it.
         time: Unix time in seconds of the latest request.
-        version: number of writes so far.
         secret: the shared secret since its rotation; None before the first one.
         webhooks: webhooks that writes created, and the changed fields of others, by their identifiers.
         created: identifiers of those that writes created, oldest first.
@@ -46,7 +45,6 @@ class Account:
 
     seed: int
     time: int = 0
-    version: int = 0
     secret: str | None = None
     webhooks: dict[str, Row] = field(factory=dict[str, Row])
     created: list[str] = field(factory=list[str])
@@ -130,9 +128,7 @@ def write(request: Write) -> Row | None:
         HTTPError: the resource does not exist, or does not take the change.
 
     """
-    answer = WRITERS[request.match.name](request)
-    request.account.version += 1
-    return answer
+    return WRITERS[request.match.name](request)
 
 
 def _writes(name: str) -> Callable[[Writer], Writer]:
