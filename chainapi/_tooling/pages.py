@@ -20,7 +20,7 @@ from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, GeneratorError, Writer
-from chainapi.cli import app
+from chainapi.cli import app, load_commands
 from chainapi.core import events
 from chainapi.errors import ConfigurationError
 from chainapi.export.window import Lookback, Unit
@@ -62,12 +62,13 @@ def shared_options(group: str) -> str:
 
 
 def _help(words: Sequence[str], form: PlainFormatter) -> str:
-    out, usual = io.StringIO(), app.help_formatter
-    app.help_formatter = form
+    load_commands()
+    out, command = io.StringIO(), app[words[0]] if words else app
+    usual, command.help_formatter = command.help_formatter, form
     try:
         app.help_print(words, console=Console(file=out, width=1_000, color_system=None))
     finally:
-        app.help_formatter = usual
+        command.help_formatter = usual
     lines = [fill(line, HELP_WIDTH, subsequent_indent="    ") for line in out.getvalue().strip().splitlines()]
     return "\n".join(["```text", *lines, "```"])
 
