@@ -24,7 +24,7 @@ from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import Route
 from chainapi._tooling.files import COMMAND, HEADER, GeneratorError, Writer
-from chainapi.cli import app
+from chainapi.cli import app, load_commands
 from chainapi.otel.metrics import METRICS
 from chainapi.otel.spans import SPANS
 
@@ -63,12 +63,13 @@ def shared_options(group: str) -> str:
 
 
 def _help(words: Sequence[str], form: PlainFormatter) -> str:
-    out, usual = io.StringIO(), app.help_formatter
-    app.help_formatter = form
+    load_commands()
+    out, command = io.StringIO(), app[words[0]] if words else app
+    usual, command.help_formatter = command.help_formatter, form
     try:
         app.help_print(words, console=Console(file=out, width=1_000, color_system=None))
     finally:
-        app.help_formatter = usual
+        command.help_formatter = usual
     lines = [fill(line, HELP_WIDTH, subsequent_indent="    ") for line in out.getvalue().strip().splitlines()]
     return "\n".join(["```text", *lines, "```"])
 

@@ -27,7 +27,17 @@ from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.wording import option_text, worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 
-__all__ = ["FAILED", "INTERRUPTED", "PARTLY", "PIPE_CLOSED", "TERMINATED", "WRONG_USAGE", "app", "run"]
+__all__ = [
+    "FAILED",
+    "INTERRUPTED",
+    "PARTLY",
+    "PIPE_CLOSED",
+    "TERMINATED",
+    "WRONG_USAGE",
+    "app",
+    "load_commands",
+    "run",
+]
 
 T = TypeVar("T")
 
@@ -53,6 +63,12 @@ for _name, _arguments in COMMANDS.items():
         name=_name,
         usage=f"Usage: chainapi {_name} {_arguments}".rstrip(),
     )
+
+
+def load_commands() -> None:
+    """Load the modules of all commands: the list of commands has their docstrings."""
+    for name in COMMANDS:
+        app[name]
 
 
 def run(
@@ -89,7 +105,7 @@ def run(
 
 
 def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
-    """Return the function of a command line, its arguments, and the parameters of the terminal.
+    """Return the function of a command line, its arguments, and hidden parameters.
 
     Raises:
         CycloptsError: an argument is invalid.
@@ -97,6 +113,8 @@ def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
 
     """
     try:
+        if not tokens or tokens[0] in ("--help", "-h"):
+            load_commands()
         return app.parse_args(tokens, console=terminal.console, print_error=False, exit_on_error=False)
     except ImportError as error:  # of cyclopts, about the module of a command
         raise error.__cause__ or error from None

@@ -86,7 +86,7 @@ def option_text(error: ValueError) -> str:
 
 
 def again(words: Sequence[str], **options: object) -> str:
-    """Return the command of `words` as a shell reads it, with other values of some options."""
+    """Return the command of `words` for a shell, with other values of options."""
     end = words.index("--") if "--" in words else len(words)
     named, left = {f"--{name.replace('_', '-')}": value for name, value in options.items()}, iter(words[:end])
     kept = ["chainapi"]

@@ -55,10 +55,10 @@ def to_decode_error(error: BaseException) -> DecodeError:
             return DecodeError(reason, path=path)
         case RecursionError():
             return DecodeError(TOO_DEEP)
-        case UnicodeError():
-            return DecodeError("no valid JSON: not UTF-8", malformed=True)
         case _:
-            return DecodeError(f"no valid JSON: {error}", malformed=True)
+            # Before msgspec 0.23 it is a UnicodeError.
+            text = isinstance(error, UnicodeError) or str(error).startswith("Invalid UTF-8")
+            return DecodeError(f"no valid JSON: {'not UTF-8' if text else error}", malformed=True)
 
 
 def guarded(decode: Callable[[Any], Any], given: Any) -> Any:

@@ -457,4 +457,5 @@ def test_version_and_help() -> None:
     assert chainapi("--version") == Outcome(0, __version__ + "\n", "")
     text = chainapi("--help").out
     assert all(word in text for word in ("tps", "list", "simulate", "demo", "CHAINAPI_API_KEY"))
+    assert all(word in text for word in ("Print the rows of a list", "Export many lists", "Merge the small"))
     assert chainapi().out == text
