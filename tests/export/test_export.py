@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
 from random import Random
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
@@ -276,17 +276,6 @@ async def test_a_target_of_an_earlier_version(out: str, left: str, tmp_path: Pat
     assert {path: content for path, content in after.items() if path.name != "_log"} == before
 
 
-async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
-    """A target below a file, or in a read-only place, is refused with the reason."""
-    simulator = Simulator()
-    (tmp_path / "file").write_text("")
-    async with simulated(simulator) as session:
-        for target in (tmp_path / "file" / "b.jsonl", Path("/proc/b.jsonl")):
-            with pytest.raises(ExportError, match=r"cannot be written"):
-                await export(session.data.evm.blocks, [43114], target)
-    assert simulator.stats.requests == 0
-
-
 LINKS = (  # in place of a file of an export, and whether that is refused
     ("b.jsonl", "b.jsonl", True),
     ("b.jsonl", "b.jsonl.log", True),
@@ -358,38 +347,6 @@ async def test_a_file_that_is_written_again_keeps_its_mode(format_: str, tmp_pat
     assert (result.rows, stat.S_IMODE(path.stat().st_mode)) == (3, 0o600)
 
 
-async def test_a_target_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty name, as of a variable that is not set, is refused: it is not the current folder."""
-    monkeypatch.chdir(tmp_path)
-    async with simulated(Simulator(chains=(1,))) as session:
-        with pytest.raises(ExportError, match="'' cannot be written: the name is empty"):
-            await export(session.data.evm.blocks, [1], "")
-    assert not any(tmp_path.iterdir())  # noqa: ASYNC240
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "x" * 300 + ".jsonl",
-        "x" * 300,
-        "a\0b.jsonl",
-        "a\0b",
-        "a\udcff.jsonl",
-        "\udcff/",
-        "x" * 246 + ".jsonl",  # the name of the log is too long
-        "x" * 236 + ".duckdb",  # that of the log of DuckDB
-        "x" * 238 + ".parquet",  # that of the hidden file of invalid rows
-    ],
-)
-async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
-    """A name that is too long, has NUL, or is not UTF-8, raises ExportError before any request."""
-    simulator = Simulator()
-    async with simulated(simulator) as session:
-        with pytest.raises(ExportError, match=r"cannot be written: "):
-            await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
-    assert simulator.stats.requests == 0
-
-
 @pytest.mark.parametrize("given", ["os.fsdecode(b'\\xc3\\xbc.jsonl')", "'\\xfc.jsonl'", "'memory://\\xfc/'"])
 def test_a_file_name_without_utf_8_mode(given: str, tmp_path: Path) -> None:
     """Names beyond ASCII are refused with the remedy where Python does not encode them as UTF-8."""
@@ -406,43 +363,3 @@ def test_a_file_name_without_utf_8_mode(given: str, tmp_path: Path) -> None:
     assert "ExportError: " in ran.stderr
     assert "Python encodes file names as ascii here" in ran.stderr
     assert "set PYTHONUTF8=1" in ran.stderr
-
-
-async def test_invalid_arguments(tmp_path: Path) -> None:
-    """Invalid arguments are refused before any request."""
-    simulator, path = Simulator(), tmp_path / "b.jsonl"
-    async with simulated(simulator) as session:
-        for limit in (0, -1, 1.5, True):
-            with pytest.raises(ConfigurationError, match="limit="):
-                await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
-        with pytest.raises(ConfigurationError, match="over= has no source"):
-            await export(session.data.evm.blocks, [], path)
-        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114")]
-        single.append(memoryview(b"43114"))
-        for source in single:
-            with pytest.raises(ConfigurationError, match="over= must be a list of sources"):
-                await export(session.data.evm.blocks, source, path)
-        with pytest.raises(ConfigurationError, match="does not take resume="):
-            await export(session.data.evm.blocks, [43114], path, resume=None)
-        with pytest.raises(ConfigurationError, match="concurrency=0"):
-            await export(session.data.evm.blocks, [43114], path, concurrency=0)
-        misspelt: list[tuple[dict[str, Any], str]] = [({"limt": 5}, "limit"), ({"page_sise": 5}, "page_size")]
-        for given, name in misspelt:
-            with pytest.raises(ConfigurationError, match=f"^export got an .* did you mean '{name}'"):
-                await export(session.data.evm.blocks, [43114], path, **given)
-    assert simulator.stats.requests == 0
-
-
-class Row(TypedDict):
-    blockHash: str
-
-
-@pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
-async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
-    """A format with columns refuses rows without a model, or of one without columns, before any request."""
-    simulator, path = Simulator(), "/v1/chains/43114/blocks"
-    async with simulated(simulator) as session:
-        for model in (None, Row):
-            with pytest.raises(ConfigurationError, match="with an attrs class, a dataclass or a Struct, or"):
-                await export(session.data.list, [path], tmp_path / f"b.{format_}", model=model)
-    assert simulator.stats.requests == 0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from attrs import frozen
 
-from chainapi.errors import ConfigurationError, ExportError
+from chainapi.errors import ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.export.contract import FORMATS, read
@@ -101,41 +101,3 @@ async def test_other_columns_are_another_export(tmp_path: Path) -> None:
         with pytest.raises(ExportError, match=said):
             await run(["tx_count", "block_hash"])
         assert (await run(["block_hash", "tx_count"])).rows == 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (["block_numbr"], "'block_numbr' is no column; the nearest are 'block_number'"),
-        (["blockNumber", "tx_count"], "'blockNumber' is no column; the nearest are 'block_number'"),
-        (["qqq"], "'qqq' is no column; choose from 'chain_id', 'block_number', "),
-        (["source", "tx_count"], "'source' is always the first column: leave it out"),
-        (["tx_count", "gas_used", "tx_count"], "fields= has 'tx_count' twice"),
-        ([], "fields= has no column name"),
-        ("tx_count", "fields= must be a list of column names, not 'tx_count'"),
-        (7, "fields= must be a list of column names, not 7"),
-        ([7], "fields= must have column names, not 7"),
-    ],
-)
-async def test_names_that_are_wrong(fields: Any, message: str, tmp_path: Path) -> None:
-    """Names that are no columns are refused before any request, with the nearest ones."""
-    simulator = Simulator(seed=1)
-    async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await export(session.data.evm.blocks, [43114], tmp_path / "b.csv", fields=fields)
-    assert message in str(caught.value)
-    assert simulator.stats.requests == 0
-
-
-async def test_nested_fields_and_rows_without_columns(tmp_path: Path) -> None:
-    """Fields inside of a record cannot be chosen, and rows without a model have nothing to choose from."""
-    simulator, out = Simulator(seed=1), tmp_path / "rows.jsonl"
-    async with simulated(simulator) as session:
-        walk, pairs = session.data.evm.native_transactions, [("43114", "0x1")]
-        with pytest.raises(
-            ConfigurationError, match=r"'from\.address' is inside of a column: choose 'from' as"
-        ):
-            await export(walk, pairs, out, fields=["from.address"])
-        with pytest.raises(ConfigurationError, match="these rows have no columns; leave it out"):
-            await export(session.data.list, ["/v1/chains/43114/blocks"], out, fields=["blockHash"])
-    assert simulator.stats.requests == 0

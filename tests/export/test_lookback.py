@@ -14,9 +14,8 @@ import pytest
 from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
-from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
+from chainapi.errors import ExportError, IncompleteExportError
 from chainapi.export import ExportResult, export, files
-from chainapi.simulator import Simulator
 from tests.export.windows import (
     CASES,
     DAY,
@@ -27,8 +26,8 @@ from tests.export.windows import (
     transfers,
     values_of,
 )
-from tests.ledger import ADDRESS, Ledger, block, point
-from tests.sessions import reaching, simulated
+from tests.ledger import Ledger, block, point
+from tests.sessions import reaching
 
 
 async def exported(session: Session | SessionView, out: Path, **options: Any) -> ExportResult:
@@ -200,45 +199,6 @@ async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
 
 
-@pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
-async def test_columns_of_the_number_are_needed(fields: list[str], tmp_path: Path) -> None:
-    """A window is found in the files by the column with the number of the rows."""
-    async with reaching(points(range(4))) as session:
-        if fields == ["timestamp"]:
-            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
-            return
-        with pytest.raises(ConfigurationError, match="by the column timestamp, which the files lack"):
-            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
-
-
-@pytest.mark.parametrize(
-    ("name", "lookback", "said"),
-    [
-        ("data.evm.blocks", "100 blocks", 'ordered by block_timestamp, in seconds: .*"1d"'),
-        ("data.evm.native_transactions", "1d", 'ordered by block_number, in blocks: .*"100 blocks"'),
-        ("data.evm.native_transactions", timedelta(days=1), "in blocks"),
-        ("data.nfts.tokens", "1d", "does not apply to this list: its rows have no number"),
-        ("data.evm.blocks", "soon", "lookback='soon' must be a distance above 0"),
-        ("data.evm.blocks", "1 fortnight", "lookback='1 fortnight' must be a distance above 0"),
-        ("data.evm.blocks", "9" * 5_000 + "d", "lookback='9999.* must be a distance above 0"),
-        ("data.evm.blocks", 0, "lookback=0 must be"),
-        ("data.evm.blocks", True, "lookback=True must be"),
-        ("data.evm.blocks", 1.5, "must be"),
-    ],
-)
-async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, tmp_path: Path) -> None:
-    """A distance in another unit, or for a list without a number, is refused before the first request."""
-    simulator = Simulator(chains=(43114,))
-    async with simulated(simulator) as session:
-        walk: Any = session
-        for part in name.split("."):
-            walk = getattr(walk, part)
-        source = (43114,) if name.endswith("blocks") else (43114, ADDRESS)
-        with pytest.raises(ConfigurationError, match=said):
-            await export(walk, [source], tmp_path / "out.jsonl", lookback=lookback)
-    assert simulator.stats.requests == 0
-
-
 async def test_forms_of_a_lookback(tmp_path: Path) -> None:
     """Durations have units of time; a number alone counts as the list does."""
     forms: list[tuple[Any, int]] = [
@@ -258,9 +218,10 @@ async def test_forms_of_a_lookback(tmp_path: Path) -> None:
     for place, (form, size) in enumerate(forms):
         ledger = Ledger([newest - size - 1, newest - size, newest], point, "results", by_number=True)
         async with reaching(ledger) as session:
-            await exported(session, tmp_path / f"{place}.jsonl")
+            out, options = tmp_path / f"{place}.csv", {"fields": ["value", "timestamp"]}
+            await exported(session, out, **options)
             ledger.changed = {serial: {"value": 10 + serial} for serial in range(3)}
-            result = await exported(session, tmp_path / f"{place}.jsonl", lookback=form)
+            result = await exported(session, out, lookback=form, **options)
         assert (result.rows, result.removed) == (2, 2), form
 
 

@@ -1,0 +1,320 @@
+"""Calls that no export can carry out: refused before the first request, by the name of what is wrong."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, TypedDict
+
+import pytest
+
+from chainapi.errors import ArgumentError, ConfigurationError, ExportError
+from chainapi.export import ParquetOptions, export
+from chainapi.simulator import Simulator
+from tests.export.buckets import bucket
+from tests.export.growing import names_in
+from tests.ledger import ADDRESS
+from tests.sessions import simulated
+
+SECRET = "hunt3r2-of-the-bucket"
+NULL = "__HIVE_DEFAULT_PARTITION__"  # what readers take for null
+Case = tuple[Mapping[str, Any], str]  # arguments that differ from `CALL`, and a pattern of the error
+
+
+class Row(TypedDict):
+    """Row of a class without columns."""
+
+    blockHash: str
+
+
+async def report(_: object) -> None:
+    """Report nothing."""
+
+
+def each(name: str, values: Iterable[Any], said: str = "", **more: Any) -> list[Case]:
+    """Return a case for each value of an argument; by default the error names the argument."""
+    return [({**more, name: value}, said or f"{name}=") for value in values]
+
+
+CALL: Mapping[str, Any] = {"walk": attrgetter("data.evm.blocks"), "over": [43114], "out": "b.jsonl"}
+PATHS: Mapping[str, Any] = {"walk": attrgetter("data.list"), "over": ["/v1/chains/43114/blocks"]}
+POINTS: Mapping[str, Any] = {"walk": attrgetter("metrics.chains.metric"), "over": [(43114, "txCount")]}
+NATIVE: Mapping[str, Any] = {"walk": attrgetter("data.evm.native_transactions"), "over": [(43114, ADDRESS)]}
+ERC20: Mapping[str, Any] = {**NATIVE, "walk": attrgetter("data.evm.erc20_transactions")}
+TYPED: Mapping[str, Any] = {"out": "b/", "format": "parquet"}
+
+REFUSED: Mapping[str, tuple[type[Exception], Sequence[Case]]] = {
+    "methods": (
+        ConfigurationError,
+        [
+            ({"walk": walk}, f"walk= must be .*such as session.data.evm.blocks.* not .*{kind}")
+            for walk, kind in (
+                (lambda session: session.data.evm.blocks(1), "Pages"),
+                (lambda _: "data.evm.blocks", "str"),
+                (attrgetter("data.chain"), "coroutine"),
+            )
+        ],
+    ),
+    "sources": (
+        ConfigurationError,
+        [
+            ({"over": []}, "over= has no source"),
+            *each(
+                "over",
+                ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114"), memoryview(b"43114")],
+                "over= must be a list of sources",
+            ),
+            *each(
+                "over",
+                [
+                    [1, bad, 2]
+                    for bad in (None, "", "a b/c", "\udcff", 1.5, 10**5000, (1, 2, 3, 4), {"colour": "red"})
+                ],
+                "^source ",
+                out="new/b.jsonl",
+            ),
+            ({"over": [1, None, ""]}, "^source 'None' and 1 more: "),
+            ({"page_size": 101}, "^page_size=101"),
+        ],
+    ),
+    "arguments": (
+        ConfigurationError,
+        [
+            *each("out", (5, None, b"b.jsonl", ["b.jsonl"]), "out=.* must be a path"),
+            *each("storage_options", (5, "", [], SECRET, {1: SECRET}), out="memory://wrong/x/"),
+            *each("storage_options", (5, [SECRET], 1.5), **TYPED),
+            *(
+                case
+                for name in ("format", "amounts", "parquet", "compact")
+                for case in each(name, (5, [], {}, (), [1], "x"), **TYPED)
+            ),
+            *each("limit", (0, -1, True, "x", 1.5, [])),
+            *each("concurrency", (0, "x", 1.5, []), **TYPED),
+            *(
+                case
+                for name in ("commit_seconds", "wait")
+                for case in each(name, ("x", [], True, -1, float("nan")), **TYPED)
+            ),
+            *(
+                case
+                for name in ("fields", "partition", "ranges", "lookback")
+                for case in each(name, (1.5, "x", [1], {}), **TYPED)
+            ),
+            *each("progress", (5, "bar", [], report), **TYPED),
+            ({"resume": None}, "does not take resume="),
+            ({"limt": 5}, "^export got an .* did you mean 'limit'"),
+            ({"page_sise": 5}, "^export got an .* did you mean 'page_size'"),
+        ],
+    ),
+    "types of arguments": (ArgumentError, each("out", (None, b"x.jsonl"), "must be a path")),
+    "names": (
+        ExportError,
+        [
+            ({"out": ""}, "'' cannot be written: the name is empty"),
+            *each(
+                "out",
+                [
+                    *("x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "a\udcff.jsonl", "\udcff/"),
+                    "x" * 246 + ".jsonl",  # the name of the log is too long
+                    "x" * 236 + ".duckdb",  # that of the log of DuckDB
+                    "x" * 238 + ".parquet",  # that of the hidden file of invalid rows
+                    *(f"{__file__}/b.jsonl", Path("/proc/b.jsonl")),  # below a file, and where no one writes
+                ],
+                "cannot be written: ",
+            ),
+            *each(
+                "out",
+                ["bucket://b/nul\0/", "bucket://b/half\udc80/"],
+                "cannot be written: .*; choose another",
+            ),
+        ],
+    ),
+    "URLs": (
+        ConfigurationError,
+        [
+            ({"out": "x/", "storage_options": {"key": SECRET}}, "storage_options= apply to a URL"),
+            ({"out": "nowhere://b/x/"}, "nowhere://b/x cannot be opened by fsspec"),
+            ({"out": "zip://x/::bucket://b/x.zip"}, "is a chain of file systems"),
+            ({"out": f"zip://x/::ftp://me:{SECRET}@b/x.zip"}, "zip://x/::ftp://b/x.zip is a chain"),
+            ({"out": f"bucket://me:{SECRET}@b/x/"}, "bucket://b/x/ was given with a password or a query"),
+            ({"out": f"bucket://:{SECRET}@b"}, "bucket://b was given with a password or a query"),
+            ({"out": f"bucket://b/x/?sig={SECRET}"}, "bucket://b/x/ was given with a password or a query"),
+            (
+                {"out": f"bucket://b/x.csv?sig={SECRET}"},
+                "bucket://b/x.csv was given with a password or a query",
+            ),
+            (
+                {"out": "bucket://b/x.csv"},
+                "is a file, and an object of a URL cannot grow: name a folder, such as bucket://b/x/",
+            ),
+            ({"out": "bucket://b/x.PARQUET"}, "or export to a local file and upload that"),
+            (
+                {"out": "bucket://b/x/", "format": "sqlite"},
+                "is a format of one file, and bucket://b/x is a folder",
+            ),
+            ({"out": Path("bucket://b/x/")}, "'bucket:/b/x' is a URL that lacks a slash: give a string"),
+            ({"out": "s3:/b/x.jsonl"}, "is a URL that lacks a slash"),
+        ],
+    ),
+    "formats": (
+        ConfigurationError,
+        [
+            *each("out", ("rows.xlsx", "b.gz", "b.parquet.gz"), "choose one of jsonl, .*csv, .*parquet"),
+            *each(
+                "out",
+                ("b.csv", "b.jsonl.zst", "b.duckdb", "folder/"),
+                "apply to Parquet, and the files are ",
+                parquet=ParquetOptions(),
+            ),
+            *(
+                (
+                    {**PATHS, "out": f"b.{name}", "model": model},
+                    "with an attrs class, a dataclass or a Struct, or",
+                )
+                for name in ("csv", "parquet", "sqlite", "duckdb")
+                for model in (None, Row)
+            ),
+        ],
+    ),
+    "columns": (
+        ConfigurationError,
+        [
+            ({"fields": ["block_numbr"]}, "'block_numbr' is no column; the nearest are 'block_number'"),
+            ({"fields": ["blockNumber"]}, "'blockNumber' is no column; the nearest are 'block_number'"),
+            ({"fields": ["qqq"]}, "'qqq' is no column; choose from 'chain_id', 'block_number', "),
+            ({"fields": ["source", "tx_count"]}, "'source' is always the first column: leave it out"),
+            ({"fields": ["tx_count", "gas_used", "tx_count"]}, "fields= has 'tx_count' twice"),
+            ({"fields": []}, "fields= has no column name"),
+            ({"fields": "tx_count"}, "fields= must be a list of column names, not 'tx_count'"),
+            ({"fields": 7}, "fields= must be a list of column names, not 7"),
+            ({"fields": [7]}, "fields= must have column names, not 7"),
+            (
+                {**NATIVE, "fields": ["from.address"]},
+                "'from.address' is inside of a column: choose 'from' as",
+            ),
+            ({**PATHS, "fields": ["blockHash"]}, "these rows have no columns; leave it out"),
+        ],
+    ),
+    "partitions": (
+        ConfigurationError,
+        [
+            ({"out": out, **options}, said)
+            for out, options, said in (
+                ("b", {"partition": "day"}, "partition= must be a list of keys, not 'day'"),
+                (
+                    "b",
+                    {"partition": ["source", "week"]},
+                    "'week', which is no key: choose from source, year, month",
+                ),
+                ("b", {"partition": []}, "partition= has no key: leave it out"),
+                ("b", {"partition": ["day", "day"]}, "partition= has 'day' twice"),
+                ("b.jsonl", {"partition": ["day"]}, r"applies to a folder, and .*b\.jsonl is a file"),
+                ("b", {"partition": ["day"], "format": "sqlite"}, "format='sqlite' is a format of one file"),
+                (
+                    "b",
+                    {"partition": ["day"], "fields": ["gas_used"]},
+                    "'day', which needs the time of each row: add 'block_timestamp' to fields=",
+                ),
+                (
+                    "b",
+                    {"partition": ["day"], "walk": attrgetter("data.chains"), "over": [{}]},
+                    "the time of each row: they have none; leave the key out",
+                ),
+                ("b", {**PATHS, "partition": ["day"]}, "these rows have no columns; name a route"),
+                (
+                    "b",
+                    {"partition": ["source"], "format": "csv", "fields": ["gas_used"]},
+                    "a row without a value would be an empty line",
+                ),
+                (
+                    "b",
+                    {**PATHS, "over": ["/v1/chains/1/blocks?" + "x" * 200], "partition": ["source"]},
+                    "is too long for the name of a folder",
+                ),
+                (
+                    "b",
+                    {**PATHS, "over": [NULL], "partition": ["source"]},
+                    "readers of partitions take for null",
+                ),
+            )
+        ],
+    ),
+    "lookbacks": (
+        ConfigurationError,
+        [
+            ({"lookback": "100 blocks"}, 'ordered by block_timestamp, in seconds: .*"1d"'),
+            ({**NATIVE, "lookback": "1d"}, 'ordered by block_number, in blocks: .*"100 blocks"'),
+            ({**NATIVE, "lookback": timedelta(days=1)}, "in blocks"),
+            (
+                {**NATIVE, "walk": attrgetter("data.nfts.tokens"), "lookback": "1d"},
+                "does not apply to this list: its rows have no number",
+            ),
+            *(
+                ({"lookback": one}, f"lookback={one!r:.6}.* must be a distance above 0")
+                for one in ("soon", "1 fortnight", "9" * 5_000 + "d", 0, True, 1.5)
+            ),
+            (
+                {**POINTS, "lookback": "1d", "out": "b.csv", "fields": ["value"]},
+                "by the column timestamp, which the",
+            ),
+        ],
+    ),
+    "ranges": (
+        ArgumentError,
+        each(
+            "ranges",
+            (0, -1, True, 1.5, "", "x", "1.5", "7 years", "1.5 days", "0 days", "-3", b"8", "9" * 5_000),
+            "^ranges=.* must be a number of ranges, such as 8, or ",
+            **ERC20,
+        ),
+    ),
+    "lists without ranges": (
+        ConfigurationError,
+        [
+            ({"ranges": 8, **options}, said)
+            for options, said in (
+                ({}, "cannot be split into ranges"),
+                (
+                    {
+                        "walk": attrgetter("data.primary_network.transactions"),
+                        "over": [("mainnet", "p-chain")],
+                    },
+                    "with addresses= only",
+                ),
+                ({**ERC20, "ranges": "7 days"}, "days do not fit"),
+                ({**ERC20, "limit": 5}, "ranges= does not apply with a limit"),
+                ({**POINTS, "over": [43114], "metric": "txCount"}, "pass start_timestamp="),
+            )
+        ],
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+async def test_what_is_wrong_is_named_before_a_request(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An export that cannot work is refused: nothing is sent, nothing is created, and no secret is shown."""
+    monkeypatch.chdir(tmp_path)
+    expected, cases = REFUSED[kind]
+    simulator, failures = Simulator(), list[str]()
+    with bucket() as objects:
+        async with simulated(simulator) as session:
+            for number, (given, said) in enumerate(cases):
+                call = {**CALL, **given}
+                walk, over, out = call.pop("walk"), call.pop("over"), call.pop("out")
+                try:
+                    await export(walk(session), over, out, **call)
+                except expected as error:
+                    shown = "".join(traceback.format_exception(error))
+                    made = [*names_in(tmp_path), *objects.objects()]
+                    if re.search(said, str(error)) is None or SECRET in shown or made:
+                        failures.append(f"{number}, {said}: {error}, {made}")
+                else:
+                    failures.append(f"{number}, {said}: was taken")
+    assert failures == []
+    assert simulator.stats.requests == 0
