@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
@@ -79,17 +78,6 @@ async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
     assert [(row["source"], row["chain_id"]) for row in rows] == [("all", chain) for chain in CHAINS]
 
 
-async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> None:
-    """Rows of a path are exported as the JSON objects that the service sent."""
-    simulator = Simulator(rows=30)
-    path = "/v1/chains/43114/blocks"
-    async with simulated(simulator) as session:
-        await export(session.data.list, [path], tmp_path / "blocks.jsonl", page_size=20)
-        plain = await session.data.list(path).collect()
-    rows = rows_in(tmp_path / "blocks.jsonl")
-    assert rows == [{"source": path, **row} for row in plain]
-
-
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
     """A limit leaves each source its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
@@ -113,29 +101,6 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
 # Stop and continue
 
 
-async def test_a_cancelled_export_continues(tmp_path: Path) -> None:
-    """An export that is cancelled often has each row once, and repeats few requests."""
-    simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
-    draw, runs = Random(0), 0
-    async with simulated(simulator) as session:
-        while True:
-            runs += 1
-            assert runs < 100
-            run = asyncio.create_task(
-                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=40)
-            )
-            done, _ = await asyncio.wait([run], timeout=draw.uniform(0.1, 1.2))
-            if done:
-                break
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-    assert runs > 2
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 400))
-    # Of each run that was ended, at most the requests under way were in vain.
-    assert simulator.stats.requests <= 12 * 10 + (runs - 1) * 12
-
-
 async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     """Pages in hand at a cancellation are not requested again, and no task or thread is left."""
     simulator, tasks = Simulator(chains=CHAINS, rows=100, latency=1.0), asyncio.all_tasks()
@@ -156,15 +121,6 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10)
     assert simulator.stats.requests == requests + 12 * 10 - had
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
-
-
-async def test_sources_may_be_added_later(tmp_path: Path) -> None:
-    """A finished export adds new sources, and keeps the rows of dropped ones."""
-    simulator = Simulator(chains=CHAINS, rows=50)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
-        await export(session.data.evm.blocks, CHAINS[1:4], tmp_path / "b.jsonl")
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, CHAINS[:4]))
 
 
 # Sources that fail

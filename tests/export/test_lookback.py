@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
 from chainapi.errors import ExportError, IncompleteExportError
-from chainapi.export import ExportResult, export, files
+from chainapi.export import ExportResult, export
 from tests.export.windows import (
     CASES,
     DAY,
@@ -47,23 +47,6 @@ async def test_the_window_is_not_read_from_a_cache(tmp_path: Path) -> None:
         result = await exported(view, out, lookback="4d")
     assert (result.rows, result.removed) == (1, 1)
     assert values_of(out) == {**{day: day for day in range(12)}, 9: 90}
-
-
-async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
-    """A part with other rows gets a copy without them, and a new part has the new rows."""
-    ledger, out = points(range(4)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        ledger.changed[3] = {"value": 30}
-        ledger.numbers.append(4 * DAY)
-        result = await exported(session, out, lookback=2 * DAY)
-    names = ["part-00000002-1.jsonl", "part-00000002.jsonl"]
-    assert sorted(Path(path).name for path in result.written) == names
-    found = {Path(one.path).name: (one.rows, one.newest) for one in files(out)}
-    label = "43114/txCount"
-    assert found == {names[0]: (3, {label: 3 * DAY}), names[1]: (2, {label: 4 * DAY})}
-    assert sorted(path.name for path in out.glob("*.jsonl")) == names
-    assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
 
 
 @pytest.mark.parametrize("name", ["sqlite", pytest.param("duckdb", marks=pytest.mark.proof)])
@@ -183,22 +166,6 @@ async def test_a_damaged_part_is_left_alone(tmp_path: Path) -> None:
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
 
 
-async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
-    """A part whose rows the list has all withdrawn leaves the folder."""
-    ledger, out = points(range(3)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        ledger.numbers.append(9 * DAY)
-        await exported(session, out)
-        ledger.gone.add(3)
-        result = await exported(session, out, lookback="1d")
-        assert (result.rows, result.removed, result.written) == (0, 1, ())
-        assert [path.name for path in out.glob("part-*")] == ["part-00000001.jsonl"]
-        ledger.numbers.append(9 * DAY)
-        assert (await exported(session, out)).rows == 1
-    assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
-
-
 async def test_forms_of_a_lookback(tmp_path: Path) -> None:
     """Durations have units of time; a number alone counts as the list does."""
     forms: list[tuple[Any, int]] = [
@@ -225,7 +192,7 @@ async def test_forms_of_a_lookback(tmp_path: Path) -> None:
         assert (result.rows, result.removed) == (2, 2), form
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=CASES)
 def test_windows_are_exact(case: Case) -> None:
     """After each run that ended, the target is the list, if the list changed in the windows only."""

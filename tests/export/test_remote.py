@@ -75,22 +75,6 @@ def rows_in(files: type[Bucket], place: Path) -> Counter[tuple[str, int]]:
     return blocks_in((place / "copy").rglob("part-*.jsonl"))
 
 
-async def test_parts_are_uploaded_while_the_export_runs(files: type[Bucket], tmp_path: Path) -> None:
-    """A part is an object before the last page is fetched, and nothing is left on the disk."""
-    growing, seen = Growing.to("bucket://b/x/", rows=200, latency=1.0), list[int]()
-
-    def note(progress: Any) -> None:
-        if progress.stage == "fetching" and progress.done == 0:
-            seen.append(sum("part-" in name for name in files.objects()))
-
-    result = await growing.run(page_size=10, commit_seconds=3, progress=note)
-    assert names_in(tmp_path) == []
-    assert seen[-1] >= 3
-    assert result.path == "bucket://b/x"
-    assert sorted(map(str, result.written)) == sorted(str(one.path) for one in files_of("bucket://b/x/"))
-    assert rows_in(files, tmp_path) == Counter(blocks_of(growing.simulator, 200, CHAINS))
-
-
 async def test_small_files_are_uploaded_side_by_side(files: Any, tmp_path: Path) -> None:
     """An asynchronous driver gets several uploads at a time; one that fails ends the run."""
     calls, met, chains = count(), threading.Barrier(3), range(1, 31)

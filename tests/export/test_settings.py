@@ -61,7 +61,10 @@ async def test_a_shorter_call_continues(
         ({"format": "csv"}, "format= was parquet, is csv"),
         ({"partition": ["day"]}, "partition= was source, is day"),
         ({"amounts": "float"}, "amounts= was decimal, is float"),
-        ({"fields": ["tx_count"]}, "fields= was gas_used, block_number, is tx_count"),
+        (
+            {"fields": ["block_number", "gas_used"]},
+            "fields= was gas_used, block_number, is block_number, gas_used",
+        ),
         ({"limit": 5}, "limit= was left out, is 5"),
         ({"walk": "chains"}, "route was .*/blocks, is .*/transactions"),
     ],
