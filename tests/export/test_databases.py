@@ -45,7 +45,7 @@ def ask(path: Path, *statements: str) -> list[tuple[Any, ...]]:
 
 async def started(folder: Path, format_: str) -> tuple[Growing, bytes]:
     """Return an export that has run once, whose list has grown since, and its database."""
-    growing = Growing(folder, format_)
+    growing = Growing(folder / f"b.{format_}")
     return growing, await growing.begin()
 
 
@@ -129,7 +129,7 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
 )
 async def test_a_log_that_another_database_left(format_: str, log: str, tmp_path: Path) -> None:
     """A new database is refused beside a log, which it would take for its own."""
-    growing = Growing(tmp_path, format_)
+    growing = Growing(tmp_path / f"b.{format_}")
     left = growing.path.with_name(growing.path.name + log)
     left.write_bytes(b"log")
     with pytest.raises(ExportError, match=f"has a log of another database beside it, b.{format_}{log}: "):

@@ -9,28 +9,13 @@ import attrs
 import pytest
 
 from chainapi.errors import AuthenticationError, ExportError
-from chainapi.export import ExportResult, export
+from chainapi.export import export
 from chainapi.simulator import Simulator
+from tests.export.growing import CHAINS, NEW, ROWS, Growing
 from tests.export.test_formats import exported
 from tests.export.windows import rows_of, transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
-
-CHAINS, ROWS, NEW = (1, 2), 20, 7
-
-
-async def twice(simulator: Simulator, out: Any, first: dict[str, Any], later: dict[str, Any]) -> ExportResult:
-    """Run an export, add rows, and run it with other options."""
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, out, **first)
-        simulator.insert("/v1/chains/2/blocks", NEW)
-        return await export(session.data.evm.blocks, CHAINS, out, **later)
-
-
-@pytest.fixture
-def simulator() -> Simulator:
-    """Return chains of blocks."""
-    return Simulator(chains=CHAINS, rows=ROWS)
 
 
 @pytest.mark.parametrize("out", ["out/", "out.data", "memory://settings/{}/"])
@@ -42,17 +27,19 @@ def simulator() -> Simulator:
     ],
 )
 async def test_a_shorter_call_continues(
-    out: str, options: dict[str, Any], simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run without the form of the files adds its rows in that of the target: folder, file and URL."""
     monkeypatch.chdir(tmp_path)
     if out == "out.data":
         options = {name: value for name, value in options.items() if name != "partition"}
-    result = await twice(simulator, out.format(tmp_path.name), options, {})
-    assert result.rows == NEW
-    assert all(str(name).endswith((options["format"], "data")) for name in result.written)
-    again = await twice(simulator, out.format(tmp_path.name), options, options)
-    assert again.rows == NEW
+    growing = Growing(out.format(tmp_path.name))
+    await growing.run(**options)
+    for later in ({}, options):
+        growing.grow()
+        result = await growing.run(**later)
+        assert result.rows == NEW
+        assert all(str(name).endswith((options["format"], "data")) for name in result.written)
 
 
 @pytest.mark.parametrize(
@@ -69,9 +56,7 @@ async def test_a_shorter_call_continues(
         ({"walk": "chains"}, "route was .*/blocks, is .*/transactions"),
     ],
 )
-async def test_another_form_is_refused(
-    options: dict[str, Any], said: str, simulator: Simulator, tmp_path: Path
-) -> None:
+async def test_another_form_is_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     """An error names what differs from the target before any request, also if the rest is left out."""
     first: dict[str, Any] = {
         "format": "parquet",
@@ -79,6 +64,7 @@ async def test_another_form_is_refused(
         "amounts": "decimal",
         "fields": ["gas_used", "block_number"],
     }
+    simulator = Simulator(chains=CHAINS, rows=ROWS)
     async with simulated(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "out", **first)
         requests = simulator.stats.requests

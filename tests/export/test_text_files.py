@@ -24,7 +24,7 @@ from tests.sessions import simulated
 @pytest.mark.parametrize("format_", ["jsonl", "csv", "jsonl.gz", "csv.zst"])
 async def test_old_rows_are_not_written_again(format_: str, tmp_path: Path) -> None:
     """An update adds bytes behind those of the file, and leaves no other file but its log."""
-    growing = Growing(tmp_path, format_)
+    growing = Growing(tmp_path / f"b.{format_}")
     before = await growing.begin()
     number = growing.path.stat().st_ino
     await growing.run()
@@ -92,7 +92,7 @@ async def test_rows_are_there_while_the_run_continues(
 @pytest.mark.parametrize("format_", ["jsonl", "parquet"])
 async def test_a_change_while_an_export_runs_is_refused(format_: str, tmp_path: Path) -> None:
     """What someone else writes to the file during an update is neither overwritten nor counted."""
-    growing = Growing(tmp_path, format_)
+    growing = Growing(tmp_path / f"b.{format_}")
     before = await growing.begin()
     theirs = before + b"{}\n"
     with pytest.raises(ExportError, match="was changed"):
