@@ -45,11 +45,15 @@ PATHS: Mapping[str, Any] = {"walk": attrgetter("data.list"), "over": ["/v1/chain
 POINTS: Mapping[str, Any] = {"walk": attrgetter("metrics.chains.metric"), "over": [(43114, "txCount")]}
 NATIVE: Mapping[str, Any] = {"walk": attrgetter("data.evm.native_transactions"), "over": [(43114, ADDRESS)]}
 ERC20: Mapping[str, Any] = {**NATIVE, "walk": attrgetter("data.evm.erc20_transactions")}
-TYPED: Mapping[str, Any] = {"out": "b/", "format": "parquet"}
+PLATFORM: Mapping[str, Any] = {"walk": attrgetter("data.primary_network.transactions")}
+NAMED, TIMED = ("format", "amounts", "parquet", "compact"), ("commit_seconds", "wait")
+LISTED = ("fields", "partition", "ranges", "lookback")
+UNWRITABLE = "cannot be written: "
 
-REFUSED: Mapping[str, tuple[type[Exception], Sequence[Case]]] = {
+REFUSED: Mapping[str, tuple[type[Exception], Mapping[str, Any], Sequence[Case]]] = {
     "methods": (
         ConfigurationError,
+        {},
         [
             ({"walk": walk}, f"walk= must be .*such as session.data.evm.blocks.* not .*{kind}")
             for walk, kind in (
@@ -61,80 +65,60 @@ REFUSED: Mapping[str, tuple[type[Exception], Sequence[Case]]] = {
     ),
     "sources": (
         ConfigurationError,
+        {},
         [
             ({"over": []}, "over= has no source"),
-            *each(
-                "over",
-                ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114"), memoryview(b"43114")],
-                "over= must be a list of sources",
-            ),
-            *each(
-                "over",
-                [
-                    [1, bad, 2]
-                    for bad in (None, "", "a b/c", "\udcff", 1.5, 10**5000, (1, 2, 3, 4), {"colour": "red"})
-                ],
-                "^source ",
-                out="new/b.jsonl",
-            ),
+            *each("over", ["43114", 43114, {"chain_id": 43114}], "over= must be a list of sources"),
+            *each("over", [b"4", bytearray(b"4"), memoryview(b"4")], "over= must be a list of sources"),
             ({"over": [1, None, ""]}, "^source 'None' and 1 more: "),
-            ({"page_size": 101}, "^page_size=101"),
+        ],
+    ),
+    "a source among others": (
+        ConfigurationError,
+        {"out": "new/b.jsonl"},
+        [
+            ({"over": [1, bad, 2]}, "^source ")
+            for bad in (None, "", "a b/c", "\udcff", 1.5, 10**5000, (1, 2, 3, 4), {"colour": "red"})
         ],
     ),
     "arguments": (
         ConfigurationError,
+        {"out": "b/", "format": "parquet"},
         [
             *each("out", (5, None, b"b.jsonl", ["b.jsonl"]), "out=.* must be a path"),
             *each("storage_options", (5, "", [], SECRET, {1: SECRET}), out="memory://wrong/x/"),
-            *each("storage_options", (5, [SECRET], 1.5), **TYPED),
-            *(
-                case
-                for name in ("format", "amounts", "parquet", "compact")
-                for case in each(name, (5, [], {}, (), [1], "x"), **TYPED)
-            ),
+            *each("storage_options", (5, [SECRET], 1.5)),
+            *(one for name in NAMED for one in each(name, (5, [], {}, (), [1], "x"))),
+            *(one for name in TIMED for one in each(name, ("x", [], True, -1, float("nan")))),
+            *(one for name in LISTED for one in each(name, (1.5, "x", [1], {}))),
             *each("limit", (0, -1, True, "x", 1.5, [])),
-            *each("concurrency", (0, "x", 1.5, []), **TYPED),
-            *(
-                case
-                for name in ("commit_seconds", "wait")
-                for case in each(name, ("x", [], True, -1, float("nan")), **TYPED)
-            ),
-            *(
-                case
-                for name in ("fields", "partition", "ranges", "lookback")
-                for case in each(name, (1.5, "x", [1], {}), **TYPED)
-            ),
-            *each("progress", (5, "bar", [], report), **TYPED),
+            *each("concurrency", (0, "x", 1.5, [])),
+            *each("progress", (5, "bar", [], report)),
+            ({"page_size": 101}, "^page_size=101"),
             ({"resume": None}, "does not take resume="),
             ({"limt": 5}, "^export got an .* did you mean 'limit'"),
             ({"page_sise": 5}, "^export got an .* did you mean 'page_size'"),
         ],
     ),
-    "types of arguments": (ArgumentError, each("out", (None, b"x.jsonl"), "must be a path")),
+    "types of targets": (ArgumentError, {}, each("out", (None, b"x.jsonl"), "must be a path")),
     "names": (
         ExportError,
+        {},
         [
             ({"out": ""}, "'' cannot be written: the name is empty"),
             *each(
-                "out",
-                [
-                    *("x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "a\udcff.jsonl", "\udcff/"),
-                    "x" * 246 + ".jsonl",  # the name of the log is too long
-                    "x" * 236 + ".duckdb",  # that of the log of DuckDB
-                    "x" * 238 + ".parquet",  # that of the hidden file of invalid rows
-                    *(f"{__file__}/b.jsonl", Path("/proc/b.jsonl")),  # below a file, and where no one writes
-                ],
-                "cannot be written: ",
+                "out", ["x" * 300 + ".jsonl", "x" * 300, "a\0b.jsonl", "a\0b", "a\udcff.jsonl"], UNWRITABLE
             ),
-            *each(
-                "out",
-                ["bucket://b/nul\0/", "bucket://b/half\udc80/"],
-                "cannot be written: .*; choose another",
-            ),
+            ({"out": "x" * 246 + ".jsonl"}, UNWRITABLE),  # the name of the log is too long
+            ({"out": "x" * 236 + ".duckdb"}, UNWRITABLE),  # that of the log of DuckDB
+            ({"out": "x" * 238 + ".parquet"}, UNWRITABLE),  # that of the hidden file of invalid rows
+            *each("out", [f"{__file__}/b.jsonl", Path("/proc/b.jsonl"), "\udcff/"], UNWRITABLE),
+            *each("out", ["bucket://b/nul\0/", "bucket://b/half\udc80/"], f"{UNWRITABLE}.*; choose another"),
         ],
     ),
     "URLs": (
         ConfigurationError,
+        {},
         [
             ({"out": "x/", "storage_options": {"key": SECRET}}, "storage_options= apply to a URL"),
             ({"out": "nowhere://b/x/"}, "nowhere://b/x cannot be opened by fsspec"),
@@ -149,39 +133,36 @@ REFUSED: Mapping[str, tuple[type[Exception], Sequence[Case]]] = {
             ),
             (
                 {"out": "bucket://b/x.csv"},
-                "is a file, and an object of a URL cannot grow: name a folder, such as bucket://b/x/",
+                "an object of a URL cannot grow: name a folder, such as bucket://b/x/",
             ),
             ({"out": "bucket://b/x.PARQUET"}, "or export to a local file and upload that"),
-            (
-                {"out": "bucket://b/x/", "format": "sqlite"},
-                "is a format of one file, and bucket://b/x is a folder",
-            ),
+            ({"out": "bucket://b/x/", "format": "sqlite"}, "is a format of one file, and bucket://b/x is a"),
             ({"out": Path("bucket://b/x/")}, "'bucket:/b/x' is a URL that lacks a slash: give a string"),
             ({"out": "s3:/b/x.jsonl"}, "is a URL that lacks a slash"),
         ],
     ),
     "formats": (
         ConfigurationError,
+        {},
+        each("out", ("rows.xlsx", "b.gz", "b.parquet.gz"), "choose one of jsonl, .*csv, .*parquet"),
+    ),
+    "options of other formats": (
+        ConfigurationError,
+        {"parquet": ParquetOptions()},
+        each("out", ("b.csv", "b.jsonl.zst", "b.duckdb", "f/"), "apply to Parquet, and the files are "),
+    ),
+    "rows without columns": (
+        ConfigurationError,
+        PATHS,
         [
-            *each("out", ("rows.xlsx", "b.gz", "b.parquet.gz"), "choose one of jsonl, .*csv, .*parquet"),
-            *each(
-                "out",
-                ("b.csv", "b.jsonl.zst", "b.duckdb", "folder/"),
-                "apply to Parquet, and the files are ",
-                parquet=ParquetOptions(),
-            ),
-            *(
-                (
-                    {**PATHS, "out": f"b.{name}", "model": model},
-                    "with an attrs class, a dataclass or a Struct, or",
-                )
-                for name in ("csv", "parquet", "sqlite", "duckdb")
-                for model in (None, Row)
-            ),
+            ({"out": f"b.{name}", "model": model}, "with an attrs class, a dataclass or a Struct, or")
+            for name in ("csv", "parquet", "sqlite", "duckdb")
+            for model in (None, Row)
         ],
     ),
     "columns": (
         ConfigurationError,
+        {},
         [
             ({"fields": ["block_numbr"]}, "'block_numbr' is no column; the nearest are 'block_number'"),
             ({"fields": ["blockNumber"]}, "'blockNumber' is no column; the nearest are 'block_number'"),
@@ -201,94 +182,76 @@ REFUSED: Mapping[str, tuple[type[Exception], Sequence[Case]]] = {
     ),
     "partitions": (
         ConfigurationError,
+        {"out": "b", "partition": ["day"]},
         [
-            ({"out": out, **options}, said)
-            for out, options, said in (
-                ("b", {"partition": "day"}, "partition= must be a list of keys, not 'day'"),
-                (
-                    "b",
-                    {"partition": ["source", "week"]},
-                    "'week', which is no key: choose from source, year, month",
-                ),
-                ("b", {"partition": []}, "partition= has no key: leave it out"),
-                ("b", {"partition": ["day", "day"]}, "partition= has 'day' twice"),
-                ("b.jsonl", {"partition": ["day"]}, r"applies to a folder, and .*b\.jsonl is a file"),
-                ("b", {"partition": ["day"], "format": "sqlite"}, "format='sqlite' is a format of one file"),
-                (
-                    "b",
-                    {"partition": ["day"], "fields": ["gas_used"]},
-                    "'day', which needs the time of each row: add 'block_timestamp' to fields=",
-                ),
-                (
-                    "b",
-                    {"partition": ["day"], "walk": attrgetter("data.chains"), "over": [{}]},
-                    "the time of each row: they have none; leave the key out",
-                ),
-                ("b", {**PATHS, "partition": ["day"]}, "these rows have no columns; name a route"),
-                (
-                    "b",
-                    {"partition": ["source"], "format": "csv", "fields": ["gas_used"]},
-                    "a row without a value would be an empty line",
-                ),
-                (
-                    "b",
-                    {**PATHS, "over": ["/v1/chains/1/blocks?" + "x" * 200], "partition": ["source"]},
-                    "is too long for the name of a folder",
-                ),
-                (
-                    "b",
-                    {**PATHS, "over": [NULL], "partition": ["source"]},
-                    "readers of partitions take for null",
-                ),
-            )
+            ({"partition": "day"}, "partition= must be a list of keys, not 'day'"),
+            (
+                {"partition": ["source", "week"]},
+                "'week', which is no key: choose from source, year, month, day",
+            ),
+            ({"partition": []}, "partition= has no key: leave it out"),
+            ({"partition": ["day", "day"]}, "partition= has 'day' twice"),
+            ({"out": "b.jsonl"}, r"applies to a folder, and .*b\.jsonl is a file"),
+            ({"format": "sqlite"}, "format='sqlite' is a format of one file"),
+            (
+                {"fields": ["gas_used"]},
+                "'day', which needs the time of each row: add 'block_timestamp' to fields=",
+            ),
+            (
+                {"walk": attrgetter("data.chains"), "over": [{}]},
+                "time of each row: they have none; leave the key",
+            ),
+            (PATHS, "these rows have no columns; name a route"),
+        ],
+    ),
+    "partitions by source": (
+        ConfigurationError,
+        {"out": "b", "partition": ["source"]},
+        [
+            ({"format": "csv", "fields": ["gas_used"]}, "a row without a value would be an empty line"),
+            ({**PATHS, "over": ["/v1/chains?" + "x" * 200]}, "is too long for the name of a folder"),
+            ({**PATHS, "over": [NULL]}, "readers of partitions take for null"),
         ],
     ),
     "lookbacks": (
         ConfigurationError,
+        {"lookback": "1d"},
         [
             ({"lookback": "100 blocks"}, 'ordered by block_timestamp, in seconds: .*"1d"'),
-            ({**NATIVE, "lookback": "1d"}, 'ordered by block_number, in blocks: .*"100 blocks"'),
+            (NATIVE, 'ordered by block_number, in blocks: .*"100 blocks"'),
             ({**NATIVE, "lookback": timedelta(days=1)}, "in blocks"),
             (
-                {**NATIVE, "walk": attrgetter("data.nfts.tokens"), "lookback": "1d"},
-                "does not apply to this list: its rows have no number",
+                {**NATIVE, "walk": attrgetter("data.nfts.tokens")},
+                "does not apply to this list: its rows have no",
             ),
             *(
                 ({"lookback": one}, f"lookback={one!r:.6}.* must be a distance above 0")
                 for one in ("soon", "1 fortnight", "9" * 5_000 + "d", 0, True, 1.5)
             ),
             (
-                {**POINTS, "lookback": "1d", "out": "b.csv", "fields": ["value"]},
-                "by the column timestamp, which the",
+                {**POINTS, "out": "b.csv", "fields": ["value"]},
+                "by the column timestamp, which the files lack",
             ),
         ],
     ),
     "ranges": (
         ArgumentError,
+        ERC20,
         each(
             "ranges",
             (0, -1, True, 1.5, "", "x", "1.5", "7 years", "1.5 days", "0 days", "-3", b"8", "9" * 5_000),
             "^ranges=.* must be a number of ranges, such as 8, or ",
-            **ERC20,
         ),
     ),
     "lists without ranges": (
         ConfigurationError,
+        {"ranges": 8},
         [
-            ({"ranges": 8, **options}, said)
-            for options, said in (
-                ({}, "cannot be split into ranges"),
-                (
-                    {
-                        "walk": attrgetter("data.primary_network.transactions"),
-                        "over": [("mainnet", "p-chain")],
-                    },
-                    "with addresses= only",
-                ),
-                ({**ERC20, "ranges": "7 days"}, "days do not fit"),
-                ({**ERC20, "limit": 5}, "ranges= does not apply with a limit"),
-                ({**POINTS, "over": [43114], "metric": "txCount"}, "pass start_timestamp="),
-            )
+            ({}, "cannot be split into ranges"),
+            ({**PLATFORM, "over": [("mainnet", "p-chain")]}, "with addresses= only"),
+            ({**ERC20, "ranges": "7 days"}, "days do not fit"),
+            ({**ERC20, "limit": 5}, "ranges= does not apply with a limit"),
+            ({**POINTS, "over": [43114], "metric": "txCount"}, "pass start_timestamp="),
         ],
     ),
 }
@@ -300,12 +263,12 @@ async def test_what_is_wrong_is_named_before_a_request(
 ) -> None:
     """An export that cannot work is refused: nothing is sent, nothing is created, and no secret is shown."""
     monkeypatch.chdir(tmp_path)
-    expected, cases = REFUSED[kind]
+    expected, more, cases = REFUSED[kind]
     simulator, failures = Simulator(), list[str]()
     with bucket() as objects:
         async with simulated(simulator) as session:
             for number, (given, said) in enumerate(cases):
-                call = {**CALL, **given}
+                call = {**CALL, **more, **given}
                 walk, over, out = call.pop("walk"), call.pop("over"), call.pop("out")
                 try:
                     await export(walk(session), over, out, **call)
