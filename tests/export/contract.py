@@ -12,7 +12,6 @@ import asyncio
 import csv
 import io
 import json
-import shutil
 import sqlite3
 import sys
 import tempfile
@@ -337,12 +336,8 @@ class Place:
         """Return the folder, or a local copy of the bucket, in which the target has its name."""
         if self.objects is None:
             return self.folder
-        copy = self.folder.with_name(f"{self.folder.name}-objects")
-        shutil.rmtree(copy, ignore_errors=True)
-        for name, content in self.objects.objects().items():
-            path = copy / name.removeprefix("/b/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        copy = self.folder.with_name(f"{self.folder.name}-objects") / "b"
+        self.objects.copy_to(copy)
         return copy
 
     def files(self) -> list[Path]:

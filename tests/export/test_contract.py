@@ -263,7 +263,7 @@ async def test_a_second_writer_of_a_url(target: Target, objects: type[Bucket], t
 async def test_files_of_others_stay(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
     """A target with files of others is refused untouched; files that others add beside it are left alone."""
     place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
-    theirs = f"{target.out}notes.{target.format}" if target.folder else target.out
+    theirs = named(place, f"{target.out}notes.{target.format}" if target.folder else target.out)
     async with reaching(ledger) as session:
         put(place, theirs, b"theirs")
         with pytest.raises(REFUSED, match=r"no export wrote it|is not the journal"):
@@ -272,7 +272,7 @@ async def test_files_of_others_stay(target: Target, objects: type[Bucket], tmp_p
         assert not ledger.sent
         put(place, theirs, None)
         await place.export(session, BLOCKS)
-        beside = f"{target.out}notes.{target.format}" if target.folder else f"other.{target.format}"
+        beside = theirs if target.folder else f"other.{target.format}"
         put(place, beside, b"theirs")
         BLOCKS.change(ledger)
         await place.export(session, BLOCKS)
@@ -289,7 +289,7 @@ async def test_parts_may_be_moved_or_deleted(target: Target, objects: type[Bucke
         whole = state_of(place)
         names = [name for name in whole if "part-" in name]
         for name in names:
-            remove(place, name)
+            put(place, name, None)
         requests = len(ledger.sent)
         with pytest.raises(REFUSED, match="is missing, and has rows of"):
             await place.export(session, BLOCKS, lookback="9d")
@@ -431,37 +431,27 @@ def rows_of(state: State) -> State:
     return {name: content for name, content in state.items() if not is_record(name)}
 
 
-def path_of(place: Place, name: str) -> tuple[str, Path]:
-    """Return the names of an object, or of a file, of a place."""
-    return f"/b/{name}", place.folder / name
+def named(place: Place, name: str) -> str:
+    """Return the name that a file or an object of a place has in a state."""
+    return name if place.objects is None else f"bucket://b/{name}"
 
 
 def put(place: Place, name: str, content: bytes | None) -> None:
-    """Create, change or remove a file or an object."""
-    key, path = path_of(place, name)
-    if place.objects is None:
-        path.parent.mkdir(exist_ok=True)
-        path.unlink() if content is None else path.write_bytes(content)
-        if content is None and place.target.folder:
-            path.parent.rmdir()
-    elif content is None:
+    """Create, change or remove a file or an object, by its name in a state; remove an empty folder too."""
+    key, path = name.removeprefix("bucket:/"), place.folder / name
+    if place.objects is not None and content is None:
         del place.objects.store[key]
-    else:
+    elif place.objects is not None and content is not None:
         place.objects.store_object(key, content)
+    elif content is not None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    else:
+        path.unlink()
+        if place.target.folder and not [*path.parent.iterdir()]:
+            path.parent.rmdir()
 
 
 def got(place: Place, name: str) -> bytes | None:
-    """Return the content of a file or an object."""
-    key, path = path_of(place, name)
-    if place.objects is None:
-        return path.read_bytes() if path.exists() else None
-    return place.objects.objects().get(key)
-
-
-def remove(place: Place, name: str) -> None:
-    """Remove a file or an object by its name in a state."""
-    if name.startswith("bucket:"):
-        assert place.objects
-        del place.objects.store[name.removeprefix("bucket:/")]
-    else:
-        (place.folder / name).unlink()
+    """Return the content of a file or an object, by its name in a state."""
+    return state_of(place).get(name)
