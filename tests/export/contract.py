@@ -46,6 +46,7 @@ __all__ = [
     "Place",
     "Story",
     "Target",
+    "day_of",
     "full_disks",
     "history",
     "read",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from errno import EPERM
 from itertools import product
 from pathlib import Path
@@ -43,23 +43,17 @@ FILES = [target for target in TARGETS if not target.folder]
 every_target = pytest.mark.parametrize("target", TARGETS, ids=str)
 # One target of each kind; the others, which share its steps, and DuckDB, which is slow, are proofs.
 QUICK = ("folder of Parquet", "text file", "SQLite", "Parquet file", "URL of a folder")
-each_target = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.proof])
-        for one in TARGETS
-    ],
-)
 
 
-with_records = pytest.mark.parametrize(  # the other ones have theirs in the database
-    "target",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.proof])
-        for one in TARGETS
-        if one.format not in DATABASES
-    ],
-)
+def quick(targets: Iterable[Target]) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for some of the targets, and as proofs for the others."""
+    others = {one: [] if one.name in QUICK else [pytest.mark.proof] for one in targets}
+    params = [pytest.param(one, id=one.name, marks=marks) for one, marks in others.items()]
+    return pytest.mark.parametrize("target", params)
+
+
+each_target = quick(TARGETS)
+with_records = quick(one for one in TARGETS if one.format not in DATABASES)  # those have them in a table
 
 
 @pytest.fixture

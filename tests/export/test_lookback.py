@@ -16,13 +16,13 @@ from hypothesis import given, settings
 from chainapi import Cache, Session, SessionView
 from chainapi.errors import ExportError, IncompleteExportError
 from chainapi.export import ExportResult, export
+from tests.export.growing import rows_in
 from tests.export.windows import (
     CASES,
     DAY,
     Case,
     check_windows,
     points,
-    rows_of,
     transfers,
     values_of,
 )
@@ -81,7 +81,7 @@ async def test_other_sources_stay(tmp_path: Path) -> None:
         ledger.changed[3] = {"value": 30}
         result = await export(walk, sources[:1], out, lookback="1d")
         assert (result.rows, result.removed) == (1, 1)
-        found = Counter((row["source"], int(row["value"])) for row in rows_of(out))
+        found = Counter((row["source"], int(row["value"])) for row in rows_in(out))
         assert found == Counter(
             {(label, value) for label in ("43114/txCount", "43113/txCount") for value in (0, 1, 2)}
             | {("43114/txCount", 30), ("43113/txCount", 3)}
@@ -114,7 +114,7 @@ async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
         ledger.changed[5] = {"blockHash": "0xother"}
         result = await export(session.data.list, paths, out, lookback="1s", **options)
     assert (result.rows, result.removed) == (1, 1)
-    assert [row["blockHash"] for row in rows_of(out)].count("0xother") == 1
+    assert [row["blockHash"] for row in rows_in(out)].count("0xother") == 1
 
 
 async def test_rows_of_number_0_are_asked_for_without_a_start(tmp_path: Path) -> None:
@@ -140,12 +140,12 @@ async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
         ledger.changed[2] = {"logIndex": 77}
         result = await transfers(session, out, limit=4, lookback=100)
         assert (result.rows, result.removed) == (0, 1)
-        assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+        assert sorted(row["tx_hash"] for row in rows_in(out)) == ["0x2", "0x3", "0x4"]
         other = tmp_path / "other.jsonl"
         for growth in ([], [], [6]):  # at first no row is above the last number of the limit
             ledger.numbers += growth
             await transfers(session, other, limit=1, lookback=100)
-        assert [row["tx_hash"] for row in rows_of(other)] == ["0x4", "0x6"]
+        assert [row["tx_hash"] for row in rows_in(other)] == ["0x4", "0x6"]
 
 
 async def test_a_damaged_part_is_left_alone(tmp_path: Path) -> None:

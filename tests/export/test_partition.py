@@ -24,7 +24,7 @@ from chainapi.errors import ConfigurationError, ExportError, IncompleteExportErr
 from chainapi.export import export
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.simulator import Simulator
-from tests.export.contract import read
+from tests.export.contract import day_of, read
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
 from tests.simulator.test_routes import CHAINS as ALL_CHAINS
@@ -39,11 +39,6 @@ def files_of(folder: Path, suffix: str) -> dict[str, list[dict[str, Any]]]:
     """Return the rows of each file, by its name below the folder."""
     paths = folder.rglob(f"part-*.{suffix}")
     return {path.relative_to(folder).as_posix(): read(path, suffix) for path in paths}
-
-
-def day_of(seconds: int) -> str:
-    """Return the date of a time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
 # What is refused

@@ -11,9 +11,9 @@ import pytest
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
-from tests.export.growing import CHAINS, NEW, ROWS, Growing
+from tests.export.growing import CHAINS, NEW, ROWS, Growing, rows_in
 from tests.export.test_formats import exported
-from tests.export.windows import rows_of, transfers
+from tests.export.windows import transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
 
@@ -93,4 +93,4 @@ async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -
             await transfers(session, tmp_path / "out", format="parquet", start_block=1)
         result = await transfers(session, tmp_path / "out")
     assert [Path(name).suffix for name in result.written] == [".jsonl"]
-    assert {row["source"] for row in rows_of(tmp_path / "out")} == {f"43114/{ADDRESS}"}
+    assert {row["source"] for row in rows_in(tmp_path / "out")} == {f"43114/{ADDRESS}"}

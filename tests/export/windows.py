@@ -37,7 +37,6 @@ __all__ = [
     "check_folder",
     "check_windows",
     "points",
-    "rows_of",
     "seconds",
     "transfers",
     "values_of",
@@ -148,7 +147,7 @@ async def _check(case: Case, place: Path, objects: type[Bucket]) -> None:
             expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
             if target != out:
                 objects.copy_to(place / "b")
-            found = Counter(map(_content, rows_of(out)))
+            found = Counter(map(_content, rows_in(out)))
             assert found == expected, (found - expected, expected - found)
             if not out.suffix:
                 check_folder(out, target)
@@ -161,11 +160,6 @@ async def transfers(session: Session, out: Path | str, **options: Any) -> Any:
     """Export the transfers of an address, three rows a page."""
     walk = session.data.evm.erc20_transactions
     return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
-
-
-def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
-    """Return the rows of a file, or of all parts of a folder."""
-    return rows_in(out, suffix)
 
 
 def seconds(value: Any) -> float:
@@ -200,7 +194,7 @@ def points(days: list[int] | range) -> Ledger:
 def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
     """Return the value of each day; fail where a day is there twice."""
     found = [
-        (int(seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)
+        (int(seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_in(out, suffix)
     ]
     assert len({day for day, _ in found}) == len(found)
     return dict(found)
