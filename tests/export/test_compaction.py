@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export import compact, export, files
@@ -19,7 +18,7 @@ from tests.export.buckets import Bucket, bucket
 from tests.export.contract import STORIES, TARGETS, Story, Target, read, stops
 from tests.export.disks import FullDisk, Images, restored
 from tests.export.growing import names_in, rows_in
-from tests.export.test_formats import exported
+from tests.export.test_formats import class_with, exported
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
 
@@ -117,23 +116,14 @@ async def test_parts_that_were_moved_away_stay_away(tmp_path: Path) -> None:
     assert numbers_in(out) + numbers_in(away) == Counter(range(31))
 
 
-@frozen(kw_only=True)
-class Older:
-    number: int | None = None
-
-
-@frozen(kw_only=True)
-class Newer(Older):
-    more: str | None = None
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 async def test_parts_of_an_older_model_are_merged(suffix: str, tmp_path: Path) -> None:
     """Parts with fewer columns are merged with later ones; their rows have no value there."""
+    older, newer = class_with(number=int), class_with(number=int, more=str)
     lists = {f"/v1/{number}": [{"number": number, "more": "x"}] for number in range(24)}
     for number in range(24):
         await exported(
-            tmp_path, dict([*lists.items()][: number + 1]), Older if number < 12 else Newer, format=suffix
+            tmp_path, dict([*lists.items()][: number + 1]), older if number < 12 else newer, format=suffix
         )
     rows = rows_in(tmp_path, suffix)
     assert len(files(tmp_path)) == 1

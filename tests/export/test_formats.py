@@ -23,7 +23,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from attrs import define, field, frozen
+from attrs import define, field, frozen, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -64,6 +64,11 @@ class Odd:
     words: list[str | None] | None = None
     numbers: list[list[int]] | None = None
     from_: str | None = None
+
+
+def class_with(**hints: Any) -> Any:
+    """Return a class of rows with fields of these types, each of which may be missing."""
+    return make_class("Row", {name: field(type=hint, default=None) for name, hint in hints.items()})
 
 
 INNER = {"value": "amount", "text": "text", "anything": "JSON"}

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.export.growing import CHAINS, NEW, ROWS, Growing, rows_in
-from tests.export.test_formats import exported
+from tests.export.test_formats import class_with, exported
 from tests.export.windows import transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
@@ -80,9 +79,9 @@ async def test_another_form_is_refused(options: dict[str, Any], said: str, tmp_p
 async def test_a_column_of_another_kind_is_refused(tmp_path: Path) -> None:
     """A column whose kind has changed makes another export, and the message names it."""
     out, rows = tmp_path / "b.parquet", {"/v1/a": [{"gas": 1}]}
-    await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=int)}))
+    await exported(out, rows, class_with(gas=int))
     with pytest.raises(ExportError, match=r"column gas was integer, is text\. Use"):
-        await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=str)}))
+        await exported(out, rows, class_with(gas=str))
 
 
 async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -> None:
