@@ -235,6 +235,18 @@ async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> 
     assert len(invalid_in(tmp_path)) == result.invalid > 0
 
 
+async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
+    """An export of invalid rows alone writes an empty final file."""
+    served = Served([invalid_block(number) for number in range(10)])
+    async with session_of(served) as session:
+        result = await export(
+            session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=4, on_invalid="raw"
+        )
+    assert (result.rows, result.invalid) == (0, 10)
+    assert (tmp_path / "b.jsonl").read_bytes() == b""
+    assert [row["row"]["blockNumber"] for row in invalid_in(tmp_path)] == [*range(10)]
+
+
 async def test_rows_without_a_model_may_be_invalid(tmp_path: Path) -> None:
     """A row without a model that cannot be parsed is kept as a string."""
     served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
