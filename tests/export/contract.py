@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from random import Random
@@ -51,6 +51,7 @@ __all__ = [
     "history",
     "read",
     "sample",
+    "stopped",
     "stops",
 ]
 
@@ -405,6 +406,15 @@ def sample(states: Sequence[T], most: int) -> Iterator[T]:
     return (states[int((place + 0.5) * step)] for place in range(min(most, len(states))))
 
 
+async def stopped(exporting: Coroutine[Any, Any, T], seconds: float) -> asyncio.Task[T]:
+    """Run an export, cancel it after some seconds unless it has ended, and return its task."""
+    task = asyncio.create_task(exporting)
+    await asyncio.wait([task], timeout=seconds)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
+
+
 async def stops(
     target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize, twice: int = 0
 ) -> int:
@@ -512,10 +522,7 @@ async def history(target: Target, story: Story, seed: int, folder: Path, objects
         seconds = 60.0 if how == "complete" else chance.uniform(0.0, 20 * LATENCY)
         with Images(place.folder, place.objects) if how == "stop" else nullcontext() as images:
             async with reaching(ledger) as session:
-                running = asyncio.create_task(place.export(session, story, **options))
-                await asyncio.wait([running], timeout=seconds)
-                running.cancel()
-                await asyncio.wait([running])
+                running = await stopped(place.export(session, story, **options), seconds)
         if not running.cancelled():
             running.result()
         if images is not None and (states := images.take()):

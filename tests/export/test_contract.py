@@ -30,6 +30,7 @@ from tests.export.contract import (
     history,
     read,
     small_disks,
+    stopped,
     stops,
 )
 from tests.export.disks import Images, State, restored
@@ -200,12 +201,8 @@ async def test_a_run_that_is_cancelled_again_and_again(
             if changed:
                 story.change(ledger)
             for seconds in (1.5, 2.5, 30.0):
-                running = asyncio.create_task(
-                    place.export(session, story, **(story.again if changed else {}))
-                )
-                await asyncio.wait([running], timeout=seconds)
-                running.cancel()
-                await asyncio.wait([running])
+                again = story.again if changed else {}
+                running = await stopped(place.export(session, story, **again), seconds)
                 await asyncio.sleep(ledger.lifetime)
             running.result()
             place.check(story, ledger)

@@ -9,21 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
 
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.export.contract import FORMATS, read
+from tests.export.test_formats import class_with
 from tests.sessions import simulated
 
 FIELDS = ("fees_spent", "block_timestamp", "extra", "tx_count")
 SHOWN = ["source", "fees_spent", "block_timestamp", "tx_count", "extra"]
-
-
-@frozen
-class Block:
-    blockNumber: int  # noqa: N815 - as the service names it
-    blockHash: str  # noqa: N815
 
 
 @pytest.mark.parametrize(
@@ -67,10 +61,10 @@ async def test_rows_that_look_alike_are_told_apart(tmp_path: Path) -> None:
     async with simulated(simulator) as session:
 
         async def run() -> Any:
-            path = "/v1/chains/1/blocks"
-            out = tmp_path / "b.jsonl"
+            path, out = "/v1/chains/1/blocks", tmp_path / "b.jsonl"
+            block = class_with(blockNumber=int, blockHash=str)
             return await export(
-                session.data.list, [path], out, page_size=10, model=Block, fields=["blockHash"]
+                session.data.list, [path], out, page_size=10, model=block, fields=["blockHash"]
             )
 
         stopped = asyncio.create_task(run())

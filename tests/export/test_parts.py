@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import compact, export, files
 from chainapi.simulator import Simulator
 from tests.export.buckets import bucket
+from tests.export.contract import stopped
 from tests.export.growing import blocks_of, names_in, numbers_in
 from tests.export.test_formats import exported
 from tests.sessions import simulated
@@ -81,12 +81,8 @@ async def test_parts_may_be_moved_away_meanwhile(tmp_path: Path) -> None:
     async with simulated(simulator) as session:
         walk = session.data.evm.blocks
         for seconds in (7.5, 5.5, 100):
-            run = asyncio.create_task(
-                export(walk, CHAINS, folder, page_size=10, commit_seconds=2, progress=move)
-            )
-            await asyncio.wait([run], timeout=seconds)
-            run.cancel()
-            await asyncio.wait([run])
+            run = export(walk, CHAINS, folder, page_size=10, commit_seconds=2, progress=move)
+            await stopped(run, seconds)
     move(None)
     assert len(names_in(away)) >= 8
     assert numbers_in(away) == Counter(blocks_of(simulator, 200, CHAINS))

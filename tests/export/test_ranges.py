@@ -17,6 +17,7 @@ from chainapi.errors import (
     IncompleteExportError,
 )
 from chainapi.export import ExportResult, export
+from tests.export.contract import stopped
 from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching
@@ -38,10 +39,7 @@ def serials_in(path: Path) -> list[int]:
 
 async def stopped_after(seconds: float, session: Session, path: Path, **options: Any) -> None:
     """Begin an export, and cancel it after some seconds."""
-    task = asyncio.create_task(exported(session, path, **options))
-    await asyncio.wait([task], timeout=seconds)
-    task.cancel()
-    await asyncio.wait([task])
+    task = await stopped(exported(session, path, **options), seconds)
     assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
 
 

@@ -25,7 +25,7 @@ from chainapi.errors import IncompleteExportError
 from chainapi.export import export, files
 from chainapi.testing import run
 from tests.export.buckets import Bucket, bucket
-from tests.export.contract import read
+from tests.export.contract import read, stopped
 from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger, block, point, transfer
 from tests.sessions import reaching
@@ -136,10 +136,7 @@ async def _check(case: Case, place: Path, objects: type[Bucket]) -> None:
             for kind, pick in step.changes:
                 kind = "change" if kind == "spoil" and not case.raw else kind
                 _change(ledger, kind, pick, newest, step.lookback)
-            task = asyncio.create_task(once(session, step.lookback))
-            await asyncio.wait([task], timeout=step.seconds)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await stopped(once(session, step.lookback), step.seconds)
             assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
             await asyncio.sleep(step.pause)
             await once(session, step.lookback)
