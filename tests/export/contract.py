@@ -407,7 +407,7 @@ def sample(states: Sequence[T], most: int) -> Iterator[T]:
 
 
 async def stopped(exporting: Coroutine[Any, Any, T], seconds: float) -> asyncio.Task[T]:
-    """Run an export, cancel it after some seconds unless it has ended, and return its task."""
+    """Run an export, cancel it after some seconds, and return its task."""
     task = asyncio.create_task(exporting)
     await asyncio.wait([task], timeout=seconds)
     task.cancel()

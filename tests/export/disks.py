@@ -45,7 +45,7 @@ def replaced(names: tuple[str, ...], step: Callable[..., Any]) -> Iterator[None]
 
 
 class Steps:
-    """Steps on a disk and in a bucket, which meet what a subclass says while the block runs."""
+    """Steps on a disk and in a bucket, for a subclass to watch or to refuse."""
 
     def __init__(self, objects: type[Bucket] | None = None) -> None:
         self._objects, self._stack = objects, ExitStack()

@@ -212,7 +212,7 @@ async def test_kills_of_runs_that_merge(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A kill or a power cut of a run that merges its parts, or its log, loses and repeats no row."""
+    """A stop of a run that merges parts, or its log, loses and repeats no row."""
     for name, number in often.items():  # else a run would need 24 parts, or 100 commits
         monkeypatch.setattr(f"chainapi.export.{name}", number)
     assert await stops(target, story, tmp_path, objects, most=12, twice=1) > 9

@@ -47,7 +47,7 @@ QUICK = ("folder of Parquet", "text file", "SQLite", "Parquet file", "URL of a f
 
 
 def quick(targets: Iterable[Target]) -> pytest.MarkDecorator:
-    """Return a decorator that runs a test for some of the targets, and as proofs for the others."""
+    """Return a decorator that runs a test for targets, most of them as proofs."""
     others = {one: [] if one.name in QUICK else [pytest.mark.proof] for one in targets}
     params = [pytest.param(one, id=one.name, marks=marks) for one, marks in others.items()]
     return pytest.mark.parametrize("target", params)
@@ -428,7 +428,10 @@ def named(place: Place, name: str) -> str:
 
 
 def put(place: Place, name: str, content: bytes | None) -> None:
-    """Create, change or remove a file or an object, by its name in a state; remove an empty folder too."""
+    """Create, change or remove a file or an object, by its name in a state.
+
+    An empty folder goes with its last file.
+    """
     key, path = name.removeprefix("bucket:/"), place.folder / name
     if place.objects is not None and content is None:
         del place.objects.store[key]

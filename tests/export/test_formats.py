@@ -67,7 +67,7 @@ class Odd:
 
 
 def class_with(**hints: Any) -> Any:
-    """Return a class of rows with fields of these types, each of which may be missing."""
+    """Return a class of rows with optional fields of these types."""
     return make_class("Row", {name: field(type=hint, default=None) for name, hint in hints.items()})
 
 
@@ -450,7 +450,7 @@ async def test_a_missing_extra_is_named(
 
 
 async def test_names_of_formats(tmp_path: Path) -> None:
-    """A format is found by the suffix of the file, in any case."""
+    """The suffix of a file sets its format, in any case."""
     await exported(tmp_path / "ROWS.CSV", {"/v1/a": [{"number": 1}]})
     assert [row["number"] for row in read(tmp_path / "ROWS.CSV", "csv")] == ["1"]
 

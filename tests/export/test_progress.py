@@ -73,7 +73,7 @@ async def test_an_update_ends_at_the_newest_known_row(tmp_path: Path) -> None:
 
 
 async def test_progress_is_reported(tmp_path: Path) -> None:
-    """The counts grow from zero to all sources and rows; each report is JSON, and a line for people."""
+    """Progress counts to all sources and rows, as JSON and as a line for people."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
     reports, left, records, texts = list[Any](), list[Any](), list[dict[str, Any]](), list[str]()
 

@@ -1,4 +1,4 @@
-"""Calls that no export can carry out: refused before the first request, by the name of what is wrong."""
+"""Calls that no export can carry out, and their errors before a request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def report(_: object) -> None:
 
 
 def each(name: str, values: Iterable[Any], said: str = "", **more: Any) -> list[Case]:
-    """Return a case for each value of an argument; by default the error names the argument."""
+    """Return a case for each value of an argument, which its error names."""
     return [({**more, name: value}, said or f"{name}=") for value in values]
 
 
@@ -261,7 +261,10 @@ REFUSED: Mapping[str, tuple[type[Exception], Mapping[str, Any], Sequence[Case]]]
 async def test_what_is_wrong_is_named_before_a_request(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An export that cannot work is refused: nothing is sent, nothing is created, and no secret is shown."""
+    """An export refuses what it cannot do before it sends or creates anything.
+
+    The error names what is wrong, and shows no secret.
+    """
     monkeypatch.chdir(tmp_path)
     expected, more, cases = REFUSED[kind]
     simulator, failures = Simulator(), list[str]()

@@ -1,4 +1,4 @@
-"""New rows are in a target while the run continues, and old rows of a text file stay as they are."""
+"""New rows are there while a run continues; old rows of text files stay."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ def readers(path: Path) -> list[list[str]]:
 async def test_rows_are_there_while_the_run_continues(
     name: str, options: dict[str, Any], rows: list[int], tmp_path: Path
 ) -> None:
-    """Rows of unfinished sources are in the target `commit_seconds` after their page at most.
+    """Rows of unfinished sources come `commit_seconds` after their page at most.
 
-    Those of a part, or of a file, are in the order of their list, and nothing but a log is beside them.
+    A part or a file has its rows in the order of their list, and nothing but a log is beside it.
     """
     simulator, found = Simulator(chains=(1,), rows=100, latency=1.0), list[int]()
     out = name if "://" in name else f"{tmp_path}/{name}"

@@ -17,7 +17,7 @@ KINDS = ("dataclass", "TypedDict", "Struct", "Pydantic class")
 
 
 def class_of(kind: str, /, *, camel: bool = True, **fields: Any) -> Any:
-    """Return a class with these fields, which are read from their names in camel case.
+    """Return a class with these fields, whose names in JSON are in camel case.
 
     A field is a type, or a pair of type and default.
     Dataclasses and TypedDicts have the names of JSON; without `camel` all classes have, and read, snake case.

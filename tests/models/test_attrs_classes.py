@@ -168,7 +168,10 @@ NO_WHOLE_NUMBERS = [
 
 
 def test_whole_numbers() -> None:
-    """Whole numbers of any size are exact in any class, sent as numbers or strings; others are refused."""
+    """Whole numbers are exact in any class, sent as numbers or as strings.
+
+    Each class refuses other values with the path of the field.
+    """
     for model in (Gas, Converted, *(class_of(kind, gas_used=int) for kind in KINDS[:3])):
         for number in WHOLE_NUMBERS:
             rows = decoded(model, {"gasUsed": number}, {"gasUsed": str(number)})
