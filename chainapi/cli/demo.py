@@ -73,7 +73,7 @@ class Contender:
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """What the services have counted so far."""
+        """Figures so far, as the services have counted them."""
         stats = self.simulator.stats
         seconds = (self.clock() if self.ended is None else self.ended) - self.began
         return (

@@ -12,13 +12,12 @@ import asyncio
 import csv
 import io
 import json
-import shutil
 import sqlite3
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from pathlib import Path
 from random import Random
@@ -47,10 +46,12 @@ __all__ = [
     "Place",
     "Story",
     "Target",
+    "day_of",
     "full_disks",
     "history",
     "read",
     "sample",
+    "stopped",
     "stops",
 ]
 
@@ -337,12 +338,8 @@ class Place:
         """Return the folder, or a local copy of the bucket, in which the target has its name."""
         if self.objects is None:
             return self.folder
-        copy = self.folder.with_name(f"{self.folder.name}-objects")
-        shutil.rmtree(copy, ignore_errors=True)
-        for name, content in self.objects.objects().items():
-            path = copy / name.removeprefix("/b/")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(content)
+        copy = self.folder.with_name(f"{self.folder.name}-objects") / "b"
+        self.objects.copy_to(copy)
         return copy
 
     def files(self) -> list[Path]:
@@ -407,6 +404,15 @@ def sample(states: Sequence[T], most: int) -> Iterator[T]:
     """Yield at most `most` of the states, evenly spread."""
     step = max(1, len(states) / most)
     return (states[int((place + 0.5) * step)] for place in range(min(most, len(states))))
+
+
+async def stopped(exporting: Coroutine[Any, Any, T], seconds: float) -> asyncio.Task[T]:
+    """Run an export, cancel it after some seconds, and return its task."""
+    task = asyncio.create_task(exporting)
+    await asyncio.wait([task], timeout=seconds)
+    task.cancel()
+    await asyncio.wait([task])
+    return task
 
 
 async def stops(
@@ -516,10 +522,7 @@ async def history(target: Target, story: Story, seed: int, folder: Path, objects
         seconds = 60.0 if how == "complete" else chance.uniform(0.0, 20 * LATENCY)
         with Images(place.folder, place.objects) if how == "stop" else nullcontext() as images:
             async with reaching(ledger) as session:
-                running = asyncio.create_task(place.export(session, story, **options))
-                await asyncio.wait([running], timeout=seconds)
-                running.cancel()
-                await asyncio.wait([running])
+                running = await stopped(place.export(session, story, **options), seconds)
         if not running.cancelled():
             running.result()
         if images is not None and (states := images.take()):

@@ -44,32 +44,13 @@ def replaced(names: tuple[str, ...], step: Callable[..., Any]) -> Iterator[None]
             setattr(os, name, function)
 
 
-class Images:
-    """Record of what a stop before or after each step would leave of a folder, and of a bucket.
+class Steps:
+    """Steps on a disk and in a bucket, for a subclass to watch or to refuse."""
 
-    A kill leaves everything. A power cut leaves each name that its folder was synced with, and the content
-    that its file was synced with, or nothing if it never was. Of bytes that were appended since, it leaves
-    half, or all, or as many zeros. A kill during the upload of an object may leave half of it.
-    """
-
-    def __init__(self, folder: Path, objects: type[Bucket] | None = None) -> None:
-        self.kills = list[State]()
-        self.cuts = list[State]()
-        self._folder, self._objects = folder, objects
-        self._contents: dict[int, bytes] = {}  # as synced, by the number of the file
-        self._names: dict[Path, dict[str, int]] = {}  # as synced, by folder
-        self._lock = threading.RLock()  # steps of several threads
-        self._stack = ExitStack()
-        for path in (folder, *folder.rglob("*")):
-            self._synced(path)
+    def __init__(self, objects: type[Bucket] | None = None) -> None:
+        self._objects, self._stack = objects, ExitStack()
 
     def __enter__(self) -> Self:
-        self._stack.enter_context(replaced(("fsync",), self._sync))
-        self._stack.enter_context(replaced(NAMED, self._step))
-        modules: tuple[Any, ...] = (sqlite3, duckdb)
-        for module in modules:
-            self._stack.callback(setattr, module, "connect", module.connect)
-            module.connect = partial(self._connect, module.connect)
         if self._objects is not None:
             self._objects.on_step = self._object
         return self
@@ -80,6 +61,39 @@ class Images:
         self._stack.close()
         if self._objects is not None:
             self._objects.on_step = None
+
+    def _object(self, path: str, when: str, content: bytes) -> None:
+        """Meet a step that writes or removes an object."""
+
+
+class Images(Steps):
+    """Record of what a stop before or after each step would leave of a folder, and of a bucket.
+
+    A kill leaves everything. A power cut leaves each name that its folder was synced with, and the content
+    that its file was synced with, or nothing if it never was. Of bytes that were appended since, it leaves
+    half, or all, or as many zeros. A kill during the upload of an object may leave half of it.
+    """
+
+    def __init__(self, folder: Path, objects: type[Bucket] | None = None) -> None:
+        super().__init__(objects)
+        self.kills = list[State]()
+        self.cuts = list[State]()
+        self._folder = folder
+        self._contents: dict[int, bytes] = {}  # as synced, by the number of the file
+        self._names: dict[Path, dict[str, int]] = {}  # as synced, by folder
+        self._lock = threading.RLock()  # steps of several threads
+        for path in (folder, *folder.rglob("*")):
+            self._synced(path)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self._stack.enter_context(replaced(("fsync",), self._sync))
+        self._stack.enter_context(replaced(NAMED, self._step))
+        modules: tuple[Any, ...] = (sqlite3, duckdb)
+        for module in modules:
+            self._stack.callback(setattr, module, "connect", module.connect)
+            module.connect = partial(self._connect, module.connect)
+        return self
 
     def take(self) -> list[State]:
         """Return the different states so far, in their order, and forget them."""
@@ -194,7 +208,7 @@ def restored(state: State, folder: Path, objects: type[Bucket] | None = None) ->
     return folder
 
 
-class FullDisk:
+class FullDisk(Steps):
     """Disk, and bucket, without room from a step on.
 
     Attributes:
@@ -205,22 +219,12 @@ class FullDisk:
     STEPS = ("fsync", "replace", "mkdir", "link")
 
     def __init__(self, at: int = sys.maxsize, objects: type[Bucket] | None = None) -> None:
-        self.steps = 0
-        self._at, self._objects = at, objects
-        self._stack = ExitStack()
+        super().__init__(objects)
+        self.steps, self._at = 0, at
 
     def __enter__(self) -> Self:
         self._stack.enter_context(replaced(self.STEPS, self._limited))
-        if self._objects is not None:
-            self._objects.on_step = self._object
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._stack.close()
-        if self._objects is not None:
-            self._objects.on_step = None
+        return super().__enter__()
 
     def _limited(self, real: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         self._count()

@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from chainapi.export import export
+from attrs import define, field
+
+from chainapi.export import ExportResult, export
 from chainapi.simulator import Simulator
 from tests.export.contract import read
 from tests.sessions import simulated
@@ -47,28 +49,35 @@ def names_in(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+@define
 class Growing:
-    """An export of blocks to one file, whose list grows between two runs."""
+    """An export of blocks to a target, whose list grows between two runs."""
 
-    def __init__(self, folder: Path, format_: str) -> None:
-        self.simulator = Simulator(chains=CHAINS, rows=ROWS)
-        self.format = format_
-        self.path = folder / f"b.{format_}"
-        folder.mkdir(exist_ok=True)
+    out: Path | str
+    simulator: Simulator = field(factory=lambda: Simulator(chains=CHAINS, rows=ROWS))
 
-    async def run(self, **options: Any) -> Any:
+    async def run(self, **options: Any) -> ExportResult:
         """Run the export."""
         async with simulated(self.simulator) as session:
-            return await export(session.data.evm.blocks, CHAINS, self.path, **options)
+            return await export(session.data.evm.blocks, CHAINS, self.out, **options)
+
+    def grow(self) -> None:
+        """Add rows to a list."""
+        self.simulator.insert("/v1/chains/2/blocks", NEW)
+
+    @property
+    def path(self) -> Path:
+        """The file that is the target."""
+        return Path(self.out)
 
     async def begin(self) -> bytes:
         """Run the export, let the list grow, and return the file."""
         await self.run()
-        self.simulator.insert("/v1/chains/2/blocks", NEW)
+        self.grow()
         return self.path.read_bytes()
 
     def check(self) -> None:
         """Compare the rows of the file with those of the lists."""
-        found = blocks_in([self.path], self.format)
+        found = blocks_in([self.path], self.path.name.partition(".")[2])
         assert found.keys() >= blocks_of(self.simulator, ROWS, CHAINS)
         assert found.total() == len(found) == len(CHAINS) * ROWS + NEW

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export import compact, export, files
@@ -19,7 +18,7 @@ from tests.export.buckets import Bucket, bucket
 from tests.export.contract import STORIES, TARGETS, Story, Target, read, stops
 from tests.export.disks import FullDisk, Images, restored
 from tests.export.growing import names_in, rows_in
-from tests.export.test_formats import exported
+from tests.export.test_formats import class_with, exported
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
 
@@ -117,23 +116,14 @@ async def test_parts_that_were_moved_away_stay_away(tmp_path: Path) -> None:
     assert numbers_in(out) + numbers_in(away) == Counter(range(31))
 
 
-@frozen(kw_only=True)
-class Older:
-    number: int | None = None
-
-
-@frozen(kw_only=True)
-class Newer(Older):
-    more: str | None = None
-
-
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl", "csv"])
 async def test_parts_of_an_older_model_are_merged(suffix: str, tmp_path: Path) -> None:
     """Parts with fewer columns are merged with later ones; their rows have no value there."""
+    older, newer = class_with(number=int), class_with(number=int, more=str)
     lists = {f"/v1/{number}": [{"number": number, "more": "x"}] for number in range(24)}
     for number in range(24):
         await exported(
-            tmp_path, dict([*lists.items()][: number + 1]), Older if number < 12 else Newer, format=suffix
+            tmp_path, dict([*lists.items()][: number + 1]), older if number < 12 else newer, format=suffix
         )
     rows = rows_in(tmp_path, suffix)
     assert len(files(tmp_path)) == 1
@@ -211,13 +201,20 @@ def rows_at(target: str, objects: type[Bucket], folder: Path) -> Counter[int]:
 
 
 @pytest.mark.proof
+@pytest.mark.parametrize("often", [{"folder.COMPACT_AT": 2}, {"log.FULL_EVERY": 2, "log.KEPT": 4}], ids=str)
 @pytest.mark.parametrize("story", STORIES, ids=str)
 @pytest.mark.parametrize("target", [one for one in TARGETS if one.folder], ids=str)
 async def test_kills_of_runs_that_merge(
-    target: Target, story: Story, objects: type[Bucket], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    target: Target,
+    story: Story,
+    often: Mapping[str, int],
+    objects: type[Bucket],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A kill or a power cut of a run that merges its parts loses and repeats no row of any list."""
-    monkeypatch.setattr("chainapi.export.folder.COMPACT_AT", 2)  # else a run would need 24 parts
+    """A stop of a run that merges parts, or its log, loses and repeats no row."""
+    for name, number in often.items():  # else a run would need 24 parts, or 100 commits
+        monkeypatch.setattr(f"chainapi.export.{name}", number)
     assert await stops(target, story, tmp_path, objects, most=12, twice=1) > 9
 
 
@@ -248,38 +245,3 @@ async def test_a_log_of_many_commits_stays_short(
         assert (await run()).rows == 1
     assert next(reads) <= 101
     assert sum(one.rows for one in files(out)) == 331
-
-
-@pytest.mark.proof
-@pytest.mark.parametrize("ordered", [True, False])
-async def test_a_kill_around_a_full_record(ordered: bool, objects: type[Bucket], tmp_path: Path) -> None:
-    """A kill before, at or after the 101st commit, whose record has everything, loses and repeats no row."""
-
-    def service() -> Ledger:
-        if ordered:
-            return Ledger([*range(105)], latency=0.05)
-        return Ledger([*range(105)], lambda _, serial: {"number": serial // 3}, latency=0.05)
-
-    async def run(ledger: Ledger) -> None:
-        options: dict[str, Any] = {"page_size": 1, "format": "jsonl", "commit_seconds": 0}
-        async with reaching(ledger) as session:
-            if ordered:
-                await export(session.data.evm.erc20_transactions, [(1, ADDRESS)], "bucket://b/x/", **options)
-            else:
-                await export(session.data.list, ["/v1/rows"], "bucket://b/x/", **options)
-
-    first = service()
-    with Images(tmp_path, objects) as images:
-        await run(first)
-    records = [[int(name[-13:-5]) for name in one if name.endswith(".json")] for one in images.kills]
-    newest = [max(numbers, default=0) for numbers in records]
-    states = [one for number, one in zip(newest, images.kills, strict=True) if 99 <= number <= 102]
-    assert len(states) > 20
-    for place, state in enumerate(states[::4]):
-        restored(state, tmp_path / str(place), objects)
-        ledger = service()
-        ledger._tokens.update(dict.fromkeys(first._tokens, (float("-inf"), 0)))  # they are dead
-        await run(ledger)
-        lines = [content.splitlines() for name, content in objects.objects().items() if "/part-" in name]
-        rows = Counter(line for part in lines for line in part)
-        assert (rows.total(), {*rows.values()}) == (105, {1} if ordered else {3})

@@ -18,6 +18,7 @@ from chainapi import ROUTES, Session
 from chainapi.export import ExportResult, export
 from chainapi.testing import run
 from tests.documents import Maker
+from tests.export.contract import stopped
 from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger, Row, block, point, transfer
 from tests.sessions import reaching
@@ -79,10 +80,7 @@ class Kind:
 
     async def stop(self, session: Session, path: Path, pages: int, **options: Any) -> bool:
         """Begin or continue an export; cancel it after some pages, unless it ended before."""
-        task = asyncio.create_task(self.export(session, path, **options))
-        await asyncio.wait([task], timeout=pages + 0.5)
-        task.cancel()
-        await asyncio.wait([task])
+        task = await stopped(self.export(session, path, **options), pages + 0.5)
         if not task.cancelled():
             task.result()
         return task.cancelled()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
 from errno import EPERM
 from itertools import product
 from pathlib import Path
@@ -30,6 +30,7 @@ from tests.export.contract import (
     history,
     read,
     small_disks,
+    stopped,
     stops,
 )
 from tests.export.disks import Images, State, restored
@@ -43,23 +44,17 @@ FILES = [target for target in TARGETS if not target.folder]
 every_target = pytest.mark.parametrize("target", TARGETS, ids=str)
 # One target of each kind; the others, which share its steps, and DuckDB, which is slow, are proofs.
 QUICK = ("folder of Parquet", "text file", "SQLite", "Parquet file", "URL of a folder")
-each_target = pytest.mark.parametrize(
-    "target",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.proof])
-        for one in TARGETS
-    ],
-)
 
 
-with_records = pytest.mark.parametrize(  # the other ones have theirs in the database
-    "target",
-    [
-        pytest.param(one, id=one.name, marks=[] if one.name in QUICK else [pytest.mark.proof])
-        for one in TARGETS
-        if one.format not in DATABASES
-    ],
-)
+def quick(targets: Iterable[Target]) -> pytest.MarkDecorator:
+    """Return a decorator that runs a test for targets, most of them as proofs."""
+    others = {one: [] if one.name in QUICK else [pytest.mark.proof] for one in targets}
+    params = [pytest.param(one, id=one.name, marks=marks) for one, marks in others.items()]
+    return pytest.mark.parametrize("target", params)
+
+
+each_target = quick(TARGETS)
+with_records = quick(one for one in TARGETS if one.format not in DATABASES)  # those have them in a table
 
 
 @pytest.fixture
@@ -206,12 +201,8 @@ async def test_a_run_that_is_cancelled_again_and_again(
             if changed:
                 story.change(ledger)
             for seconds in (1.5, 2.5, 30.0):
-                running = asyncio.create_task(
-                    place.export(session, story, **(story.again if changed else {}))
-                )
-                await asyncio.wait([running], timeout=seconds)
-                running.cancel()
-                await asyncio.wait([running])
+                again = story.again if changed else {}
+                running = await stopped(place.export(session, story, **again), seconds)
                 await asyncio.sleep(ledger.lifetime)
             running.result()
             place.check(story, ledger)
@@ -263,7 +254,7 @@ async def test_a_second_writer_of_a_url(target: Target, objects: type[Bucket], t
 async def test_files_of_others_stay(target: Target, objects: type[Bucket], tmp_path: Path) -> None:
     """A target with files of others is refused untouched; files that others add beside it are left alone."""
     place, ledger = Place.of(target, tmp_path / "run", objects), BLOCKS.ledger()
-    theirs = f"{target.out}notes.{target.format}" if target.folder else target.out
+    theirs = named(place, f"{target.out}notes.{target.format}" if target.folder else target.out)
     async with reaching(ledger) as session:
         put(place, theirs, b"theirs")
         with pytest.raises(REFUSED, match=r"no export wrote it|is not the journal"):
@@ -272,7 +263,7 @@ async def test_files_of_others_stay(target: Target, objects: type[Bucket], tmp_p
         assert not ledger.sent
         put(place, theirs, None)
         await place.export(session, BLOCKS)
-        beside = f"{target.out}notes.{target.format}" if target.folder else f"other.{target.format}"
+        beside = theirs if target.folder else f"other.{target.format}"
         put(place, beside, b"theirs")
         BLOCKS.change(ledger)
         await place.export(session, BLOCKS)
@@ -289,7 +280,7 @@ async def test_parts_may_be_moved_or_deleted(target: Target, objects: type[Bucke
         whole = state_of(place)
         names = [name for name in whole if "part-" in name]
         for name in names:
-            remove(place, name)
+            put(place, name, None)
         requests = len(ledger.sent)
         with pytest.raises(REFUSED, match="is missing, and has rows of"):
             await place.export(session, BLOCKS, lookback="9d")
@@ -431,37 +422,30 @@ def rows_of(state: State) -> State:
     return {name: content for name, content in state.items() if not is_record(name)}
 
 
-def path_of(place: Place, name: str) -> tuple[str, Path]:
-    """Return the names of an object, or of a file, of a place."""
-    return f"/b/{name}", place.folder / name
+def named(place: Place, name: str) -> str:
+    """Return the name that a file or an object of a place has in a state."""
+    return name if place.objects is None else f"bucket://b/{name}"
 
 
 def put(place: Place, name: str, content: bytes | None) -> None:
-    """Create, change or remove a file or an object."""
-    key, path = path_of(place, name)
-    if place.objects is None:
-        path.parent.mkdir(exist_ok=True)
-        path.unlink() if content is None else path.write_bytes(content)
-        if content is None and place.target.folder:
-            path.parent.rmdir()
-    elif content is None:
+    """Create, change or remove a file or an object, by its name in a state.
+
+    An empty folder goes with its last file.
+    """
+    key, path = name.removeprefix("bucket:/"), place.folder / name
+    if place.objects is not None and content is None:
         del place.objects.store[key]
-    else:
+    elif place.objects is not None and content is not None:
         place.objects.store_object(key, content)
+    elif content is not None:
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    else:
+        path.unlink()
+        if place.target.folder and not [*path.parent.iterdir()]:
+            path.parent.rmdir()
 
 
 def got(place: Place, name: str) -> bytes | None:
-    """Return the content of a file or an object."""
-    key, path = path_of(place, name)
-    if place.objects is None:
-        return path.read_bytes() if path.exists() else None
-    return place.objects.objects().get(key)
-
-
-def remove(place: Place, name: str) -> None:
-    """Remove a file or an object by its name in a state."""
-    if name.startswith("bucket:"):
-        assert place.objects
-        del place.objects.store[name.removeprefix("bucket:/")]
-    else:
-        (place.folder / name).unlink()
+    """Return the content of a file or an object, by its name in a state."""
+    return state_of(place).get(name)

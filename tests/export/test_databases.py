@@ -19,7 +19,7 @@ from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.export.contract import read
 from tests.export.growing import CHAINS, NEW, ROWS, Growing, names_in
-from tests.export.test_formats import exported
+from tests.export.test_formats import class_with, exported
 from tests.sessions import simulated
 
 FORMATS = ("sqlite", "duckdb")
@@ -45,7 +45,7 @@ def ask(path: Path, *statements: str) -> list[tuple[Any, ...]]:
 
 async def started(folder: Path, format_: str) -> tuple[Growing, bytes]:
     """Return an export that has run once, whose list has grown since, and its database."""
-    growing = Growing(folder, format_)
+    growing = Growing(folder / f"b.{format_}")
     return growing, await growing.begin()
 
 
@@ -129,7 +129,7 @@ async def test_a_duckdb_database_that_is_open(tmp_path: Path) -> None:
 )
 async def test_a_log_that_another_database_left(format_: str, log: str, tmp_path: Path) -> None:
     """A new database is refused beside a log, which it would take for its own."""
-    growing = Growing(tmp_path, format_)
+    growing = Growing(tmp_path / f"b.{format_}")
     left = growing.path.with_name(growing.path.name + log)
     left.write_bytes(b"log")
     with pytest.raises(ExportError, match=f"has a log of another database beside it, b.{format_}{log}: "):
@@ -203,38 +203,20 @@ async def test_a_trigger_that_drops_rows(tmp_path: Path) -> None:
     growing.check()
 
 
-@frozen(kw_only=True)
-class Fee:
-    amount: str | None = None
-
-
-@frozen(kw_only=True)
-class FeeInUnits(Fee):
-    unit: str | None = None
-
-
-@frozen(kw_only=True)
-class Row:
-    fee: Fee | None = None
-
-
-@frozen(kw_only=True)
-class Grown:
-    fee: FeeInUnits | None = None
-
-
 async def test_an_index_that_keeps_a_column_out(tmp_path: Path) -> None:
     """DuckDB changes no type of a table with an index: the error names the remedy, which works."""
     path, rows = tmp_path / "a.duckdb", {"/v1/a": [{"fee": {"amount": "1"}}]}
-    await exported(path, rows, Row)
+    fee = class_with(amount=str)
+    await exported(path, rows, class_with(fee=fee | None))
     ask(path, "CREATE INDEX one ON rows (source)")
     rows |= {"/v1/b": [{"fee": {"amount": "2", "unit": "x"}}]}
+    grown = class_with(fee=class_with(amount=str, unit=str) | None)
     with pytest.raises(
         ExportError, match=r"cannot get the column 'fee': an index .*Drop that, start the same"
     ):
-        await exported(path, rows, Grown)
+        await exported(path, rows, grown)
     ask(path, "DROP INDEX one")
-    await exported(path, rows, Grown)
+    await exported(path, rows, grown)
     fees = [row["fee"] for row in read(path, "duckdb")]
     assert fees == [{"amount": "1", "unit": None}, {"amount": "2", "unit": "x"}]
 

@@ -13,8 +13,7 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import closing
 from pathlib import Path
-from random import Random
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 from fsspec.core import url_to_fs  # type: ignore[import-untyped]
@@ -79,17 +78,6 @@ async def test_a_list_without_arguments_is_one_source(tmp_path: Path) -> None:
     assert [(row["source"], row["chain_id"]) for row in rows] == [("all", chain) for chain in CHAINS]
 
 
-async def test_paths_without_a_model_are_kept_as_they_came(tmp_path: Path) -> None:
-    """Rows of a path are exported as the JSON objects that the service sent."""
-    simulator = Simulator(rows=30)
-    path = "/v1/chains/43114/blocks"
-    async with simulated(simulator) as session:
-        await export(session.data.list, [path], tmp_path / "blocks.jsonl", page_size=20)
-        plain = await session.data.list(path).collect()
-    rows = rows_in(tmp_path / "blocks.jsonl")
-    assert rows == [{"source": path, **row} for row in plain]
-
-
 async def test_a_limit_is_that_of_each_source(tmp_path: Path) -> None:
     """A limit leaves each source its newest rows, and no further page is requested."""
     simulator = Simulator(chains=CHAINS, rows=250)
@@ -113,29 +101,6 @@ async def test_many_exports_run_under_one_session(tmp_path: Path) -> None:
 # Stop and continue
 
 
-async def test_a_cancelled_export_continues(tmp_path: Path) -> None:
-    """An export that is cancelled often has each row once, and repeats few requests."""
-    simulator = Simulator(chains=CHAINS, rows=400, latency=lambda draw: draw.uniform(0.05, 0.5))
-    draw, runs = Random(0), 0
-    async with simulated(simulator) as session:
-        while True:
-            runs += 1
-            assert runs < 100
-            run = asyncio.create_task(
-                export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=40)
-            )
-            done, _ = await asyncio.wait([run], timeout=draw.uniform(0.1, 1.2))
-            if done:
-                break
-            run.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await run
-    assert runs > 2
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 400))
-    # Of each run that was ended, at most the requests under way were in vain.
-    assert simulator.stats.requests <= 12 * 10 + (runs - 1) * 12
-
-
 async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
     """Pages in hand at a cancellation are not requested again, and no task or thread is left."""
     simulator, tasks = Simulator(chains=CHAINS, rows=100, latency=1.0), asyncio.all_tasks()
@@ -156,15 +121,6 @@ async def test_pages_in_hand_are_kept(tmp_path: Path) -> None:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl", page_size=10)
     assert simulator.stats.requests == requests + 12 * 10 - had
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
-
-
-async def test_sources_may_be_added_later(tmp_path: Path) -> None:
-    """A finished export adds new sources, and keeps the rows of dropped ones."""
-    simulator = Simulator(chains=CHAINS, rows=50)
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS[:2], tmp_path / "b.jsonl")
-        await export(session.data.evm.blocks, CHAINS[1:4], tmp_path / "b.jsonl")
-    assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 50, CHAINS[:4]))
 
 
 # Sources that fail
@@ -276,17 +232,6 @@ async def test_a_target_of_an_earlier_version(out: str, left: str, tmp_path: Pat
     assert {path: content for path, content in after.items() if path.name != "_log"} == before
 
 
-async def test_a_target_that_cannot_be_written(tmp_path: Path) -> None:
-    """A target below a file, or in a read-only place, is refused with the reason."""
-    simulator = Simulator()
-    (tmp_path / "file").write_text("")
-    async with simulated(simulator) as session:
-        for target in (tmp_path / "file" / "b.jsonl", Path("/proc/b.jsonl")):
-            with pytest.raises(ExportError, match=r"cannot be written"):
-                await export(session.data.evm.blocks, [43114], target)
-    assert simulator.stats.requests == 0
-
-
 LINKS = (  # in place of a file of an export, and whether that is refused
     ("b.jsonl", "b.jsonl", True),
     ("b.jsonl", "b.jsonl.log", True),
@@ -358,38 +303,6 @@ async def test_a_file_that_is_written_again_keeps_its_mode(format_: str, tmp_pat
     assert (result.rows, stat.S_IMODE(path.stat().st_mode)) == (3, 0o600)
 
 
-async def test_a_target_without_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty name, as of a variable that is not set, is refused: it is not the current folder."""
-    monkeypatch.chdir(tmp_path)
-    async with simulated(Simulator(chains=(1,))) as session:
-        with pytest.raises(ExportError, match="'' cannot be written: the name is empty"):
-            await export(session.data.evm.blocks, [1], "")
-    assert not any(tmp_path.iterdir())  # noqa: ASYNC240
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "x" * 300 + ".jsonl",
-        "x" * 300,
-        "a\0b.jsonl",
-        "a\0b",
-        "a\udcff.jsonl",
-        "\udcff/",
-        "x" * 246 + ".jsonl",  # the name of the log is too long
-        "x" * 236 + ".duckdb",  # that of the log of DuckDB
-        "x" * 238 + ".parquet",  # that of the hidden file of invalid rows
-    ],
-)
-async def test_an_invalid_file_name(name: str, tmp_path: Path) -> None:
-    """A name that is too long, has NUL, or is not UTF-8, raises ExportError before any request."""
-    simulator = Simulator()
-    async with simulated(simulator) as session:
-        with pytest.raises(ExportError, match=r"cannot be written: "):
-            await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}")
-    assert simulator.stats.requests == 0
-
-
 @pytest.mark.parametrize("given", ["os.fsdecode(b'\\xc3\\xbc.jsonl')", "'\\xfc.jsonl'", "'memory://\\xfc/'"])
 def test_a_file_name_without_utf_8_mode(given: str, tmp_path: Path) -> None:
     """Names beyond ASCII are refused with the remedy where Python does not encode them as UTF-8."""
@@ -406,43 +319,3 @@ def test_a_file_name_without_utf_8_mode(given: str, tmp_path: Path) -> None:
     assert "ExportError: " in ran.stderr
     assert "Python encodes file names as ascii here" in ran.stderr
     assert "set PYTHONUTF8=1" in ran.stderr
-
-
-async def test_invalid_arguments(tmp_path: Path) -> None:
-    """Invalid arguments are refused before any request."""
-    simulator, path = Simulator(), tmp_path / "b.jsonl"
-    async with simulated(simulator) as session:
-        for limit in (0, -1, 1.5, True):
-            with pytest.raises(ConfigurationError, match="limit="):
-                await export(session.data.evm.blocks, [43114], path, limit=limit)  # type: ignore[arg-type]
-        with pytest.raises(ConfigurationError, match="over= has no source"):
-            await export(session.data.evm.blocks, [], path)
-        single: list[Any] = ["43114", 43114, {"chain_id": 43114}, b"43114", bytearray(b"43114")]
-        single.append(memoryview(b"43114"))
-        for source in single:
-            with pytest.raises(ConfigurationError, match="over= must be a list of sources"):
-                await export(session.data.evm.blocks, source, path)
-        with pytest.raises(ConfigurationError, match="does not take resume="):
-            await export(session.data.evm.blocks, [43114], path, resume=None)
-        with pytest.raises(ConfigurationError, match="concurrency=0"):
-            await export(session.data.evm.blocks, [43114], path, concurrency=0)
-        misspelt: list[tuple[dict[str, Any], str]] = [({"limt": 5}, "limit"), ({"page_sise": 5}, "page_size")]
-        for given, name in misspelt:
-            with pytest.raises(ConfigurationError, match=f"^export got an .* did you mean '{name}'"):
-                await export(session.data.evm.blocks, [43114], path, **given)
-    assert simulator.stats.requests == 0
-
-
-class Row(TypedDict):
-    blockHash: str
-
-
-@pytest.mark.parametrize("format_", ["csv", "parquet", "sqlite", "duckdb"])
-async def test_rows_without_columns_are_refused_at_once(format_: str, tmp_path: Path) -> None:
-    """A format with columns refuses rows without a model, or of one without columns, before any request."""
-    simulator, path = Simulator(), "/v1/chains/43114/blocks"
-    async with simulated(simulator) as session:
-        for model in (None, Row):
-            with pytest.raises(ConfigurationError, match="with an attrs class, a dataclass or a Struct, or"):
-                await export(session.data.list, [path], tmp_path / f"b.{format_}", model=model)
-    assert simulator.stats.requests == 0

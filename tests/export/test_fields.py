@@ -9,22 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from attrs import frozen
 
-from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.export.contract import FORMATS, read
+from tests.export.test_formats import class_with
 from tests.sessions import simulated
 
 FIELDS = ("fees_spent", "block_timestamp", "extra", "tx_count")
 SHOWN = ["source", "fees_spent", "block_timestamp", "tx_count", "extra"]
-
-
-@frozen
-class Block:
-    blockNumber: int  # noqa: N815 - as the service names it
-    blockHash: str  # noqa: N815
 
 
 @pytest.mark.parametrize(
@@ -54,7 +47,7 @@ async def test_new_rows_are_told_without_their_number(out: str, tmp_path: Path) 
         for new, rows in ((0, 100), (7, 7), (0, 0)):
             simulator.insert("/v1/chains/1/blocks", new)
             result = await export(
-                session.data.evm.blocks, [1], f"{tmp_path}/{out}", page_size=10, fields=["block_hash"]
+                session.data.evm.blocks, [1], f"{tmp_path}/{out}", page_size=10, fields=iter(["block_hash"])
             )
             assert result.rows == rows
     paths = [*(tmp_path / out).glob("part-*")] if out.endswith("/") else [tmp_path / out]
@@ -68,10 +61,10 @@ async def test_rows_that_look_alike_are_told_apart(tmp_path: Path) -> None:
     async with simulated(simulator) as session:
 
         async def run() -> Any:
-            path = "/v1/chains/1/blocks"
-            out = tmp_path / "b.jsonl"
+            path, out = "/v1/chains/1/blocks", tmp_path / "b.jsonl"
+            block = class_with(blockNumber=int, blockHash=str)
             return await export(
-                session.data.list, [path], out, page_size=10, model=Block, fields=["blockHash"]
+                session.data.list, [path], out, page_size=10, model=block, fields=["blockHash"]
             )
 
         stopped = asyncio.create_task(run())
@@ -86,56 +79,3 @@ async def test_rows_that_look_alike_are_told_apart(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()]
     assert {(*row,) for row in rows} == {("source", "blockHash")}
     assert len({row["blockHash"] for row in rows}) == len(rows) >= 100
-
-
-async def test_other_columns_are_another_export(tmp_path: Path) -> None:
-    """A later run needs the same names in the same order; the message has both choices."""
-    out = tmp_path / "b.parquet"
-    async with simulated(Simulator(seed=1)) as session:
-
-        async def run(fields: Any) -> Any:
-            return await export(session.data.evm.blocks, [43114], out, limit=20, fields=fields)
-
-        await run(name for name in ("block_hash", "tx_count"))
-        said = r"fields= was block_hash, tx_count, is tx_count, block_hash\. Use"
-        with pytest.raises(ExportError, match=said):
-            await run(["tx_count", "block_hash"])
-        assert (await run(["block_hash", "tx_count"])).rows == 0
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"),
-    [
-        (["block_numbr"], "'block_numbr' is no column; the nearest are 'block_number'"),
-        (["blockNumber", "tx_count"], "'blockNumber' is no column; the nearest are 'block_number'"),
-        (["qqq"], "'qqq' is no column; choose from 'chain_id', 'block_number', "),
-        (["source", "tx_count"], "'source' is always the first column: leave it out"),
-        (["tx_count", "gas_used", "tx_count"], "fields= has 'tx_count' twice"),
-        ([], "fields= has no column name"),
-        ("tx_count", "fields= must be a list of column names, not 'tx_count'"),
-        (7, "fields= must be a list of column names, not 7"),
-        ([7], "fields= must have column names, not 7"),
-    ],
-)
-async def test_names_that_are_wrong(fields: Any, message: str, tmp_path: Path) -> None:
-    """Names that are no columns are refused before any request, with the nearest ones."""
-    simulator = Simulator(seed=1)
-    async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError) as caught:
-            await export(session.data.evm.blocks, [43114], tmp_path / "b.csv", fields=fields)
-    assert message in str(caught.value)
-    assert simulator.stats.requests == 0
-
-
-async def test_nested_fields_and_rows_without_columns(tmp_path: Path) -> None:
-    """Fields inside of a record cannot be chosen, and rows without a model have nothing to choose from."""
-    simulator, out = Simulator(seed=1), tmp_path / "rows.jsonl"
-    async with simulated(simulator) as session:
-        walk, pairs = session.data.evm.native_transactions, [("43114", "0x1")]
-        with pytest.raises(
-            ConfigurationError, match=r"'from\.address' is inside of a column: choose 'from' as"
-        ):
-            await export(walk, pairs, out, fields=["from.address"])
-        with pytest.raises(ConfigurationError, match="these rows have no columns; leave it out"):
-            await export(session.data.list, ["/v1/chains/43114/blocks"], out, fields=["blockHash"])
-    assert simulator.stats.requests == 0

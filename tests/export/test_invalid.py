@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sqlite3
 from collections import Counter
@@ -39,13 +38,9 @@ class Chains(Served):
     def __init__(self) -> None:
         super().__init__([])
         self.more = 0
-        self.cancel_at = 0  # number of the request at which the running export is cancelled
-        self.running: asyncio.Task[Any] | None = None
 
     async def send(self, request: Request) -> Response:
         """Return a page of a chain."""
-        if self.running is not None and self.requests >= self.cancel_at:
-            self.running.cancel()
         newest = FIRST + self.more
         self.rows = [
             invalid_block(number) if number % 7 == 0 else block(number)

@@ -14,21 +14,20 @@ import pytest
 from hypothesis import given, settings
 
 from chainapi import Cache, Session, SessionView
-from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
-from chainapi.export import ExportResult, export, files
-from chainapi.simulator import Simulator
+from chainapi.errors import ExportError, IncompleteExportError
+from chainapi.export import ExportResult, export
+from tests.export.growing import rows_in
 from tests.export.windows import (
     CASES,
     DAY,
     Case,
     check_windows,
     points,
-    rows_of,
     transfers,
     values_of,
 )
-from tests.ledger import ADDRESS, Ledger, block, point
-from tests.sessions import reaching, simulated
+from tests.ledger import Ledger, block, point
+from tests.sessions import reaching
 
 
 async def exported(session: Session | SessionView, out: Path, **options: Any) -> ExportResult:
@@ -48,23 +47,6 @@ async def test_the_window_is_not_read_from_a_cache(tmp_path: Path) -> None:
         result = await exported(view, out, lookback="4d")
     assert (result.rows, result.removed) == (1, 1)
     assert values_of(out) == {**{day: day for day in range(12)}, 9: 90}
-
-
-async def test_a_part_of_a_folder_is_replaced(tmp_path: Path) -> None:
-    """A part with other rows gets a copy without them, and a new part has the new rows."""
-    ledger, out = points(range(4)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        ledger.changed[3] = {"value": 30}
-        ledger.numbers.append(4 * DAY)
-        result = await exported(session, out, lookback=2 * DAY)
-    names = ["part-00000002-1.jsonl", "part-00000002.jsonl"]
-    assert sorted(Path(path).name for path in result.written) == names
-    found = {Path(one.path).name: (one.rows, one.newest) for one in files(out)}
-    label = "43114/txCount"
-    assert found == {names[0]: (3, {label: 3 * DAY}), names[1]: (2, {label: 4 * DAY})}
-    assert sorted(path.name for path in out.glob("*.jsonl")) == names
-    assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30, 4: 4}
 
 
 @pytest.mark.parametrize("name", ["sqlite", pytest.param("duckdb", marks=pytest.mark.proof)])
@@ -99,7 +81,7 @@ async def test_other_sources_stay(tmp_path: Path) -> None:
         ledger.changed[3] = {"value": 30}
         result = await export(walk, sources[:1], out, lookback="1d")
         assert (result.rows, result.removed) == (1, 1)
-        found = Counter((row["source"], int(row["value"])) for row in rows_of(out))
+        found = Counter((row["source"], int(row["value"])) for row in rows_in(out))
         assert found == Counter(
             {(label, value) for label in ("43114/txCount", "43113/txCount") for value in (0, 1, 2)}
             | {("43114/txCount", 30), ("43113/txCount", 3)}
@@ -132,7 +114,7 @@ async def test_rows_without_a_model_have_a_window(tmp_path: Path) -> None:
         ledger.changed[5] = {"blockHash": "0xother"}
         result = await export(session.data.list, paths, out, lookback="1s", **options)
     assert (result.rows, result.removed) == (1, 1)
-    assert [row["blockHash"] for row in rows_of(out)].count("0xother") == 1
+    assert [row["blockHash"] for row in rows_in(out)].count("0xother") == 1
 
 
 async def test_rows_of_number_0_are_asked_for_without_a_start(tmp_path: Path) -> None:
@@ -158,12 +140,12 @@ async def test_a_limit_bounds_the_window(tmp_path: Path) -> None:
         ledger.changed[2] = {"logIndex": 77}
         result = await transfers(session, out, limit=4, lookback=100)
         assert (result.rows, result.removed) == (0, 1)
-        assert sorted(row["tx_hash"] for row in rows_of(out)) == ["0x2", "0x3", "0x4"]
+        assert sorted(row["tx_hash"] for row in rows_in(out)) == ["0x2", "0x3", "0x4"]
         other = tmp_path / "other.jsonl"
         for growth in ([], [], [6]):  # at first no row is above the last number of the limit
             ledger.numbers += growth
             await transfers(session, other, limit=1, lookback=100)
-        assert [row["tx_hash"] for row in rows_of(other)] == ["0x4", "0x6"]
+        assert [row["tx_hash"] for row in rows_in(other)] == ["0x4", "0x6"]
 
 
 async def test_a_damaged_part_is_left_alone(tmp_path: Path) -> None:
@@ -182,61 +164,6 @@ async def test_a_damaged_part_is_left_alone(tmp_path: Path) -> None:
         result = await exported(session, out, lookback="1d")
     assert (result.rows, result.removed) == (1, 1)
     assert values_of(out) == {0: 0, 1: 1, 2: 2, 3: 30}
-
-
-async def test_a_withdrawn_part_leaves_no_file(tmp_path: Path) -> None:
-    """A part whose rows the list has all withdrawn leaves the folder."""
-    ledger, out = points(range(3)), tmp_path / "out"
-    async with reaching(ledger) as session:
-        await exported(session, out)
-        ledger.numbers.append(9 * DAY)
-        await exported(session, out)
-        ledger.gone.add(3)
-        result = await exported(session, out, lookback="1d")
-        assert (result.rows, result.removed, result.written) == (0, 1, ())
-        assert [path.name for path in out.glob("part-*")] == ["part-00000001.jsonl"]
-        ledger.numbers.append(9 * DAY)
-        assert (await exported(session, out)).rows == 1
-    assert values_of(out) == {0: 0, 1: 1, 2: 2, 9: 4}
-
-
-@pytest.mark.parametrize("fields", [["value"], ["timestamp"]])
-async def test_columns_of_the_number_are_needed(fields: list[str], tmp_path: Path) -> None:
-    """A window is found in the files by the column with the number of the rows."""
-    async with reaching(points(range(4))) as session:
-        if fields == ["timestamp"]:
-            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
-            return
-        with pytest.raises(ConfigurationError, match="by the column timestamp, which the files lack"):
-            await exported(session, tmp_path / "out.csv", fields=fields, lookback="1d")
-
-
-@pytest.mark.parametrize(
-    ("name", "lookback", "said"),
-    [
-        ("data.evm.blocks", "100 blocks", 'ordered by block_timestamp, in seconds: .*"1d"'),
-        ("data.evm.native_transactions", "1d", 'ordered by block_number, in blocks: .*"100 blocks"'),
-        ("data.evm.native_transactions", timedelta(days=1), "in blocks"),
-        ("data.nfts.tokens", "1d", "does not apply to this list: its rows have no number"),
-        ("data.evm.blocks", "soon", "lookback='soon' must be a distance above 0"),
-        ("data.evm.blocks", "1 fortnight", "lookback='1 fortnight' must be a distance above 0"),
-        ("data.evm.blocks", "9" * 5_000 + "d", "lookback='9999.* must be a distance above 0"),
-        ("data.evm.blocks", 0, "lookback=0 must be"),
-        ("data.evm.blocks", True, "lookback=True must be"),
-        ("data.evm.blocks", 1.5, "must be"),
-    ],
-)
-async def test_wrong_lookbacks_are_refused(name: str, lookback: Any, said: str, tmp_path: Path) -> None:
-    """A distance in another unit, or for a list without a number, is refused before the first request."""
-    simulator = Simulator(chains=(43114,))
-    async with simulated(simulator) as session:
-        walk: Any = session
-        for part in name.split("."):
-            walk = getattr(walk, part)
-        source = (43114,) if name.endswith("blocks") else (43114, ADDRESS)
-        with pytest.raises(ConfigurationError, match=said):
-            await export(walk, [source], tmp_path / "out.jsonl", lookback=lookback)
-    assert simulator.stats.requests == 0
 
 
 async def test_forms_of_a_lookback(tmp_path: Path) -> None:
@@ -258,13 +185,14 @@ async def test_forms_of_a_lookback(tmp_path: Path) -> None:
     for place, (form, size) in enumerate(forms):
         ledger = Ledger([newest - size - 1, newest - size, newest], point, "results", by_number=True)
         async with reaching(ledger) as session:
-            await exported(session, tmp_path / f"{place}.jsonl")
+            out, options = tmp_path / f"{place}.csv", {"fields": ["value", "timestamp"]}
+            await exported(session, out, **options)
             ledger.changed = {serial: {"value": 10 + serial} for serial in range(3)}
-            result = await exported(session, tmp_path / f"{place}.jsonl", lookback=form)
+            result = await exported(session, out, lookback=form, **options)
         assert (result.rows, result.removed) == (2, 2), form
 
 
-@settings(max_examples=3, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(case=CASES)
 def test_windows_are_exact(case: Case) -> None:
     """After each run that ended, the target is the list, if the list changed in the windows only."""

@@ -15,6 +15,7 @@ from chainapi import Session
 from chainapi.export import export
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
+from tests.ledger import block
 from tests.sessions import simulated
 from tests.test_session import DATA_URL, reply
 
@@ -47,22 +48,11 @@ class TwoPages:
         """Return the page of a request."""
         await asyncio.sleep(0.01)
         older = "pageToken" in request.url
-        blocks = [{**BLOCK, "blockNumber": str((5 if older else 10) - index)} for index in range(5)]
+        blocks = [block(5 if older else 10, serial) for serial in range(5)]
         return reply({"blocks": blocks} if older else {"blocks": blocks, "nextPageToken": "older"})
 
     async def aclose(self) -> None:
         """Do nothing."""
-
-
-BLOCK = {
-    **dict.fromkeys(
-        ("baseFee", "gasUsed", "gasLimit", "gasCost", "feesSpent", "cumulativeTransactions"), "7"
-    ),
-    "blockTimestamp": 1_767_225_600,
-    "txCount": 3,
-    "blockHash": "0xaa",
-    "parentHash": "0xbb",
-}
 
 
 @pytest.mark.proof

@@ -101,13 +101,3 @@ def test_options_that_are_wrong(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError) as caught:
         ParquetOptions(**options)
     assert message in str(caught.value)
-
-
-async def test_options_of_other_files(tmp_path: Path) -> None:
-    """Options of Parquet for another format are refused before a request."""
-    simulator = Simulator(seed=1)
-    async with simulated(simulator) as session:
-        for name in ("b.csv", "b.jsonl.zst", "b.duckdb", "folder/"):
-            with pytest.raises(ConfigurationError, match="apply to Parquet, and the files are "):
-                await export(session.data.evm.blocks, [43114], f"{tmp_path}/{name}", parquet=ParquetOptions())
-    assert simulator.stats.requests == 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
@@ -25,7 +24,7 @@ from chainapi.errors import ConfigurationError, ExportError, IncompleteExportErr
 from chainapi.export import export
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.simulator import Simulator
-from tests.export.contract import read
+from tests.export.contract import day_of, read
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import Answering, reaching, simulated
 from tests.simulator.test_routes import CHAINS as ALL_CHAINS
@@ -42,62 +41,14 @@ def files_of(folder: Path, suffix: str) -> dict[str, list[dict[str, Any]]]:
     return {path.relative_to(folder).as_posix(): read(path, suffix) for path in paths}
 
 
-def day_of(seconds: int) -> str:
-    """Return the date of a time in UTC."""
-    return datetime.fromtimestamp(seconds, UTC).date().isoformat()
-
-
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"partition": "day"}, "partition= must be a list of keys, not 'day'"),
-        ({"partition": ["source", "week"]}, "'week', which is no key: choose from source, year, month, day"),
-        ({"partition": []}, "partition= has no key: leave it out"),
-        ({"partition": ["day", "day"]}, "partition= has 'day' twice"),
-        ({"partition": ["day"], "out": "b.jsonl"}, r"applies to a folder, and .*b\.jsonl is a file"),
-        ({"partition": ["day"], "format": "sqlite"}, "format='sqlite' is a format of one file"),
-        (
-            {"partition": ["day"], "fields": ["gas_used"]},
-            "'day', which needs the time of each row: add 'block_timestamp' to fields=",
-        ),
-        ({"partition": ["day"], "walk": "chains"}, "the time of each row: they have none; leave the key out"),
-        ({"partition": ["day"], "walk": "list"}, "these rows have no columns; name a route"),
-        (
-            {"partition": ["source"], "format": "csv", "fields": ["gas_used"]},
-            "a row without a value would be an empty line",
-        ),
-    ],
-)
-async def test_what_cannot_be_divided_is_refused(
-    options: dict[str, Any], message: str, tmp_path: Path
-) -> None:
-    """Keys that the rows or the files lack are refused before the first request."""
-    answering = Answering()
-    given = {"out": "folder", "walk": "blocks", **options}
-    async with reaching(answering) as session:
-        walks: dict[str, tuple[Callable[..., Any], list[Any]]] = {
-            "blocks": (session.data.evm.blocks, [1]),
-            "chains": (session.data.chains, [{}]),
-            "list": (session.data.list, ["/v1/rows"]),
-        }
-        walk, over = walks[given.pop("walk")]
-        with pytest.raises(ConfigurationError, match=message):
-            await export(walk, over, tmp_path / given.pop("out"), **given)
-    assert answering.requests == []
-
-
 async def test_a_label_that_no_folder_can_have(tmp_path: Path) -> None:
-    """A source with a long label, or that of null, is refused before the first request, or fails alone."""
+    """A source of an iterator whose label is too long for a folder fails alone."""
     simulator = Simulator(chains=CHAINS, rows=20)
     paths = ["/v1/chains/1/blocks", "/v1/chains/1/blocks?" + "x" * 200]
     async with simulated(simulator) as session:
-        with pytest.raises(ConfigurationError, match="is too long for the name of a folder"):
-            await export(session.data.list, paths, tmp_path / "b", partition=["source"])
-        with pytest.raises(ConfigurationError, match="readers of partitions take for null"):
-            await export(session.data.list, [NULL], tmp_path / "b", partition=["source"])
         with pytest.raises(IncompleteExportError):
             await export(session.data.list, iter(paths), tmp_path / "b", partition=["source"])
     assert [*files_of(tmp_path / "b", "jsonl")] == ["source=%2Fv1%2Fchains%2F1%2Fblocks/part-00000001.jsonl"]

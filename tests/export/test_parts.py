@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,33 +12,12 @@ from chainapi.errors import ConfigurationError, ExportError
 from chainapi.export import compact, export, files
 from chainapi.simulator import Simulator
 from tests.export.buckets import bucket
-from tests.export.growing import blocks_of, names_in, numbers_in, rows_in
+from tests.export.contract import stopped
+from tests.export.growing import blocks_of, names_in, numbers_in
 from tests.export.test_formats import exported
 from tests.sessions import simulated
 
 CHAINS = (1, 2, 3)
-
-
-async def test_a_folder_gets_parts_while_the_export_runs(tmp_path: Path) -> None:
-    """A part has the rows of unfinished sources too, and later ones follow it in the same run."""
-    simulator, met = Simulator(chains=CHAINS, rows=200, latency=1.0), list[int]()
-
-    def note(progress: Any) -> None:
-        if progress.stage == "fetching" and progress.done == 0:
-            met.append(len([*tmp_path.glob("part-*")]))
-
-    async with simulated(simulator) as session:
-        walk = session.data.evm.blocks
-        result = await export(walk, CHAINS, tmp_path, page_size=10, commit_seconds=4, progress=note)
-    assert met[-1] >= 3
-    assert result.written == tuple(one.path for one in files(tmp_path))
-    assert numbers_in(tmp_path) == Counter(blocks_of(simulator, 200, CHAINS))
-    for part in result.written:  # the rows of a source newest first
-        for chain in CHAINS:
-            numbers = [row["block_number"] for row in rows_in(Path(part)) if row["source"] == str(chain)]
-            assert numbers == sorted(numbers, reverse=True)
-    assert [name for name in names_in(tmp_path) if not name.startswith("part-0")] == ["_log"]
-    assert names_in(tmp_path / "_log")[-1] == "lock"
 
 
 @pytest.mark.proof
@@ -103,12 +81,8 @@ async def test_parts_may_be_moved_away_meanwhile(tmp_path: Path) -> None:
     async with simulated(simulator) as session:
         walk = session.data.evm.blocks
         for seconds in (7.5, 5.5, 100):
-            run = asyncio.create_task(
-                export(walk, CHAINS, folder, page_size=10, commit_seconds=2, progress=move)
-            )
-            await asyncio.wait([run], timeout=seconds)
-            run.cancel()
-            await asyncio.wait([run])
+            run = export(walk, CHAINS, folder, page_size=10, commit_seconds=2, progress=move)
+            await stopped(run, seconds)
     move(None)
     assert len(names_in(away)) >= 8
     assert numbers_in(away) == Counter(blocks_of(simulator, 200, CHAINS))

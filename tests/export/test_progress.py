@@ -73,30 +73,31 @@ async def test_an_update_ends_at_the_newest_known_row(tmp_path: Path) -> None:
 
 
 async def test_progress_is_reported(tmp_path: Path) -> None:
-    """The counts grow from zero to all sources and rows, and the last stage is done."""
+    """Progress counts to all sources and rows, as JSON and as a line for people."""
     simulator = Simulator(chains=CHAINS, rows=100, latency=1.0)
-    reports: list[tuple[str, int, int, int]] = []
-    left: list[float | None] = []
+    reports, left, records, texts = list[Any](), list[Any](), list[dict[str, Any]](), list[str]()
 
     def note(progress: Any) -> None:
         reports.append((progress.stage, progress.done, progress.pages, progress.rows))
         left.append(progress.seconds_left)
+        records.append(progress.record)
+        texts.append(progress.text())
 
     async with simulated(simulator) as session:
-        await export(
-            session.data.evm.blocks,
-            CHAINS,
-            tmp_path / "b.jsonl",
-            page_size=50,
-            concurrency=3,
-            progress=note,
-        )
+        walk, out = session.data.evm.blocks, tmp_path / "b.parquet"
+        await export(walk, CHAINS, out, page_size=50, concurrency=3, progress=note)
     assert reports[-2:] == [("writing", 12, 24, 1200), ("done", 12, 24, 1200)]
     assert [stage for stage, *_ in reports[:-2]] == ["fetching"] * (len(reports) - 2)
     assert all(a[1:] <= b[1:] for a, b in pairwise(reports))
-    assert left[0] is None
-    assert left[-1] == 0
+    assert (left[0], left[-1]) == (None, 0)
     assert max(one for one in left if one is not None) < 20  # of about ten seconds in all
+    assert json.loads(json.dumps(records)) == records
+    last = {name: records[-1][name] for name in ("stage", "sources", "done", "rows", "seconds_left")}
+    assert last == {"stage": "done", "sources": 12, "done": 12, "rows": 1200, "seconds_left": 0.0}
+    assert [one["rows"] for one in records] == [rows for *_, rows in reports]
+    assert texts[0].startswith("0 of 12 sources · 50 rows")
+    assert texts[-1].startswith("12 of 12 sources · 1,200 rows")
+    assert not [text for text in texts if "0 of 0" in text]
 
 
 async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
@@ -113,23 +114,3 @@ async def test_progress_that_fails_ends_the_export(tmp_path: Path) -> None:
         result = await export(session.data.evm.blocks, CHAINS, tmp_path / "b.jsonl")
     assert 0 < result.rows <= 800
     assert numbers_in(tmp_path / "b.jsonl") == Counter(blocks_of(simulator, 100))
-
-
-async def test_reports_for_machines_and_for_people(tmp_path: Path) -> None:
-    """A report has a record of JSON values, and a line with sources and rows, at every stage."""
-    records, texts = list[dict[str, Any]](), list[str]()
-
-    def note(progress: Any) -> None:
-        records.append(progress.record)
-        texts.append(progress.text())
-
-    async with simulated(Simulator(chains=(1, 2), rows=40, latency=1.0)) as session:
-        walk, out = session.data.evm.blocks, tmp_path / "b.parquet"
-        await export(walk, [1, 2], out, page_size=10, progress=note)
-    assert json.loads(json.dumps(records)) == records
-    last = {name: records[-1][name] for name in ("stage", "sources", "done", "rows", "seconds_left")}
-    assert last == {"stage": "done", "sources": 2, "done": 2, "rows": 80, "seconds_left": 0.0}
-    assert [one["rows"] for one in records] == sorted(one["rows"] for one in records)
-    assert texts[0].startswith("0 of 2 sources · 10 rows")
-    assert texts[-1].startswith("2 of 2 sources · 80 rows")
-    assert not [text for text in texts if "0 of 0" in text]

@@ -12,13 +12,12 @@ import pytest
 
 from chainapi import Session
 from chainapi.errors import (
-    ArgumentError,
     ColumnValueError,
-    ConfigurationError,
     ExportError,
     IncompleteExportError,
 )
 from chainapi.export import ExportResult, export
+from tests.export.contract import stopped
 from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching
@@ -40,10 +39,7 @@ def serials_in(path: Path) -> list[int]:
 
 async def stopped_after(seconds: float, session: Session, path: Path, **options: Any) -> None:
     """Begin an export, and cancel it after some seconds."""
-    task = asyncio.create_task(exported(session, path, **options))
-    await asyncio.wait([task], timeout=seconds)
-    task.cancel()
-    await asyncio.wait([task])
+    task = await stopped(exported(session, path, **options), seconds)
     assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
 
 
@@ -209,36 +205,6 @@ async def test_an_error_of_the_sources_ends_the_export(tmp_path: Path) -> None:
 
 
 # Refusals
-
-
-WRONG = (0, -1, True, 1.5, "", "x", "1.5", "7 years", "1.5 days", "0 days", "-3", b"8", "9" * 5_000)
-
-
-@pytest.mark.parametrize("ranges", WRONG)
-async def test_wrong_ranges_are_refused(ranges: Any, tmp_path: Path) -> None:
-    """A value that is neither a number of ranges nor a width is refused before all requests."""
-    ledger = Ledger([])
-    async with reaching(ledger) as session:
-        with pytest.raises(ArgumentError, match=r"^ranges=.* must be a number of ranges, such as 8, or "):
-            await exported(session, tmp_path / "t.jsonl", ranges=ranges)
-    assert not ledger.requests
-    assert not tmp_path.joinpath("t.jsonl.log").exists()
-
-
-async def test_lists_without_ranges_are_refused(tmp_path: Path) -> None:
-    """A list that split() refuses is refused before all requests, and so is a limit beside ranges."""
-    ledger, path = Ledger([]), tmp_path / "t.jsonl"
-    async with reaching(ledger) as session:
-        for walk, over, more, words in (
-            (session.data.evm.blocks, [43114], {}, "cannot be split into ranges"),
-            (session.data.primary_network.transactions, [("mainnet", "p-chain")], {}, "with addresses= only"),
-            (session.data.evm.erc20_transactions, [ONE], {"ranges": "7 days"}, "days do not fit"),
-            (session.data.evm.erc20_transactions, [ONE], {"limit": 5}, "ranges= does not apply with a limit"),
-            (session.metrics.chains.metric, [43114], {"metric": "txCount"}, "pass start_timestamp="),
-        ):
-            with pytest.raises(ConfigurationError, match=words):
-                await export(walk, over, path, **{"ranges": 8, **more})  # type: ignore[arg-type]
-    assert not ledger.requests
 
 
 async def test_too_many_ranges_fail_the_source(tmp_path: Path) -> None:

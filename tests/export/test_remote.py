@@ -15,18 +15,16 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from attrs import define
 from fsspec.config import conf  # type: ignore[import-untyped]
 
-from chainapi.errors import ArgumentError, ConfigurationError, ExportError, TargetInUseError
-from chainapi.export import ExportResult, export
+from chainapi.errors import ConfigurationError, ExportError, TargetInUseError
+from chainapi.export import export
 from chainapi.export import files as files_of
 from chainapi.simulator import Simulator
 from tests.export.buckets import Bucket, bucket
-from tests.export.growing import blocks_in, blocks_of, names_in
+from tests.export.growing import CHAINS, NEW, ROWS, Growing, blocks_in, blocks_of, names_in
 from tests.sessions import simulated
 
-CHAINS, ROWS, NEW = (1, 2), 20, 7
 SECRET = "hunt3r2-of-the-bucket"
 
 
@@ -38,57 +36,10 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Buck
         yield files
 
 
-@define
-class Growing:
-    """An export of blocks to a URL, whose list may grow between two runs."""
-
-    url: str
-    simulator: Simulator
-
-    @classmethod
-    def to(cls, url: str, rows: int = ROWS, **options: Any) -> Growing:
-        """Return an export to a URL."""
-        return cls(url, Simulator(chains=CHAINS, rows=rows, **options))
-
-    def grow(self) -> None:
-        """Add rows to a list."""
-        self.simulator.insert("/v1/chains/2/blocks", NEW)
-
-    async def run(self, **options: Any) -> ExportResult:
-        """Run the export."""
-        async with simulated(self.simulator) as session:
-            return await export(session.data.evm.blocks, CHAINS, self.url, **options)
-
-    def check(self, files: type[Bucket], place: Path, new: int = NEW) -> None:
-        """Compare the rows of the objects that the log names, and of all objects, with those of the lists."""
-        found = rows_in(files, place)
-        assert found.total() == len(found) == len(CHAINS) * ROWS + new
-        assert set(found) >= blocks_of(self.simulator, ROWS, CHAINS)
-        assert sorted(str(one.path) for one in files_of(self.url)) == [
-            f"bucket:/{name}" for name in sorted(files.objects()) if "/part-" in name
-        ]
-
-
 def rows_in(files: type[Bucket], place: Path) -> Counter[tuple[str, int]]:
     """Count the blocks in all objects by source and number."""
     files.copy_to(place / "copy" / "b")
     return blocks_in((place / "copy").rglob("part-*.jsonl"))
-
-
-async def test_parts_are_uploaded_while_the_export_runs(files: type[Bucket], tmp_path: Path) -> None:
-    """A part is an object before the last page is fetched, and nothing is left on the disk."""
-    growing, seen = Growing.to("bucket://b/x/", rows=200, latency=1.0), list[int]()
-
-    def note(progress: Any) -> None:
-        if progress.stage == "fetching" and progress.done == 0:
-            seen.append(sum("part-" in name for name in files.objects()))
-
-    result = await growing.run(page_size=10, commit_seconds=3, progress=note)
-    assert names_in(tmp_path) == []
-    assert seen[-1] >= 3
-    assert result.path == "bucket://b/x"
-    assert sorted(map(str, result.written)) == sorted(str(one.path) for one in files_of("bucket://b/x/"))
-    assert rows_in(files, tmp_path) == Counter(blocks_of(growing.simulator, 200, CHAINS))
 
 
 async def test_small_files_are_uploaded_side_by_side(files: Any, tmp_path: Path) -> None:
@@ -112,7 +63,7 @@ async def test_small_files_are_uploaded_side_by_side(files: Any, tmp_path: Path)
 
 async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -> None:
     """An object with another size than its file is found, and the next run uploads the rows again."""
-    growing = Growing.to("bucket://b/x/")
+    growing = Growing("bucket://b/x/")
 
     def lose(path: str, now: str, content: bytes) -> None:
         if now == "after" and "part" in path and content:
@@ -123,7 +74,10 @@ async def test_an_upload_that_loses_bytes(files: type[Bucket], tmp_path: Path) -
         await growing.run()
     files.on_step = None
     await growing.run()
-    growing.check(files, tmp_path, new=0)
+    assert rows_in(files, tmp_path) == Counter(blocks_of(growing.simulator, ROWS, CHAINS))
+    assert sorted(str(one.path) for one in files_of("bucket://b/x/")) == [
+        f"bucket:/{name}" for name in sorted(files.objects()) if "/part-" in name
+    ]
 
 
 DISK = "dir://x/"
@@ -138,7 +92,7 @@ def disk_of(place: Path) -> dict[str, Any]:
 async def test_a_file_system_with_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A local disk behind fsspec gets the parts as well, in a folder that exists."""
     monkeypatch.chdir(tmp_path)
-    growing, options = Growing.to(DISK), disk_of(tmp_path)
+    growing, options = Growing(DISK), disk_of(tmp_path)
     await growing.run(storage_options=options, format="parquet")
     growing.grow()
     await growing.run(storage_options=options, format="parquet")
@@ -157,7 +111,7 @@ async def test_two_writers_where_a_name_can_be_created_twice(
 ) -> None:
     """A run ends before its next commit once another one has begun; each row is there once."""
     monkeypatch.chdir(tmp_path)
-    growing, options = Growing.to(DISK, rows=100, latency=1.0), disk_of(tmp_path)
+    growing, options = Growing(DISK, Simulator(chains=CHAINS, rows=100, latency=1.0)), disk_of(tmp_path)
     options["target_options"] = {"auto_mkdir": True}
     run: dict[str, Any] = {
         "storage_options": options,
@@ -189,7 +143,7 @@ async def test_windows_ask_for_no_object(files: type[Bucket]) -> None:
 
 async def test_a_reader_changes_nothing(files: type[Bucket]) -> None:
     """`files` reads a log whose newest record is half written, and leaves it to its writer."""
-    await Growing.to("bucket://b/x/").run()
+    await Growing("bucket://b/x/").run()
     (record,) = [name for name in files.objects() if name.endswith("00000001.json")]
     half = files.objects()[record][:50]
     files.store_object(record.replace("1.json", "2.json"), half)
@@ -201,60 +155,12 @@ async def test_a_reader_changes_nothing(files: type[Bucket]) -> None:
 # What is refused
 
 
-@pytest.mark.parametrize(
-    ("url", "options", "message"),
-    [
-        ("x/", {"storage_options": {"key": SECRET}}, "storage_options= apply to a URL"),
-        ("nowhere://b/x/", {}, "nowhere://b/x cannot be opened by fsspec"),
-        ("zip://x/::bucket://b/x.zip", {}, "is a chain of file systems"),
-        (f"zip://x/::ftp://me:{SECRET}@b/x.zip", {}, "zip://x/::ftp://b/x.zip is a chain"),
-        (f"bucket://me:{SECRET}@b/x/", {}, "bucket://b/x/ was given with a password or a query"),
-        (f"bucket://:{SECRET}@b", {}, "bucket://b was given with a password or a query"),
-        (f"bucket://b/x/?sig={SECRET}", {}, "bucket://b/x/ was given with a password or a query"),
-        (f"bucket://b/x.csv?sig={SECRET}", {}, "bucket://b/x.csv was given with a password or a query"),
-        (
-            "bucket://b/x.csv",
-            {},
-            "is a file, and an object of a URL cannot grow: name a folder, such as bucket://b/x/",
-        ),
-        ("bucket://b/x.PARQUET", {}, "or export to a local file and upload that"),
-        ("bucket://b/x/", {"format": "sqlite"}, "is a format of one file, and bucket://b/x is a folder"),
-        (Path("bucket://b/x/"), {}, "'bucket:/b/x' is a URL that lacks a slash: give a string"),
-        ("s3:/b/x.jsonl", {}, "is a URL that lacks a slash"),
-        (None, {}, "out=None must be a path"),
-        (b"x.jsonl", {}, "must be a path"),
-    ],
-)
-async def test_arguments_that_are_wrong(
-    url: Any, options: dict[str, Any], message: str, files: type[Bucket], tmp_path: Path
-) -> None:
-    """Wrong URLs are refused before a request, nothing is created, and no message has a password."""
-    growing = Growing.to(url)
-    with pytest.raises(ConfigurationError) as caught:
-        await growing.run(**options)
-    assert message in str(caught.value)
-    assert isinstance(caught.value, ArgumentError) or "must be a path" not in message
-    assert SECRET not in "".join(traceback.format_exception(caught.value))
-    assert growing.simulator.stats.requests == 0
-    assert files.objects() == {}
-    assert names_in(tmp_path) == []
-
-
 async def test_a_local_url_is_a_local_target(tmp_path: Path) -> None:
     """A URL of a local file or folder is that file or folder, with its log."""
-    await Growing.to(f"file://{tmp_path}/x/").run()
-    await Growing.to(f"file://{tmp_path}/y.jsonl").run()
+    await Growing(f"file://{tmp_path}/x/").run()
+    await Growing(f"file://{tmp_path}/y.jsonl").run()
     assert names_in(tmp_path) == ["x", "y.jsonl", "y.jsonl.log"]
     assert names_in(tmp_path / "x") == ["_log", "part-00000001.jsonl"]
-
-
-@pytest.mark.parametrize("name", ["nul\0", "half\udc80"])
-async def test_names_that_no_file_can_have(name: str, files: type[Bucket], tmp_path: Path) -> None:
-    """A URL whose name no file can have is refused, and nothing is created."""
-    with pytest.raises(ExportError, match=r"cannot be written: .*; choose another target"):
-        await Growing.to(f"bucket://b/{name}/").run()
-    assert files.objects() == {}
-    assert names_in(tmp_path) == []
 
 
 # Credentials
@@ -265,7 +171,7 @@ async def test_credentials_are_nowhere(
 ) -> None:
     """Options reach the file system, and no file, no log, no repr and no error has them."""
     options = {"key": "me", "secret": SECRET, "client_kwargs": {"headers": [SECRET]}}
-    growing = Growing.to("bucket://b/x/")
+    growing = Growing("bucket://b/x/")
     caplog.set_level(logging.DEBUG)
     result = await growing.run(storage_options=options)
     assert options in files.options
@@ -306,7 +212,7 @@ async def test_errors_have_no_part_of_an_option(
     """Options are masked whole, in pieces and encoded, whatever driver puts them in its message."""
     files.on_step = staticmethod(failing(said))
     with pytest.raises(ExportError, match=r"cannot be written: .*\*\*\*") as caught:
-        await Growing.to("bucket://b/x/").run(storage_options=options)
+        await Growing("bucket://b/x/").run(storage_options=options)
     assert "tail" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -317,7 +223,7 @@ async def test_credentials_of_the_configuration_are_in_no_error(
     monkeypatch.setitem(conf, "bucket", {"secret": SECRET})
     files.on_step = staticmethod(failing(f"signature of {SECRET} is wrong"))
     with pytest.raises(ExportError, match=r"signature of \*\*\* is wrong") as caught:
-        await Growing.to("bucket://b/x/").run()
+        await Growing("bucket://b/x/").run()
     assert {"secret": SECRET} in files.options
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 

@@ -5,32 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import attrs
 import pytest
 
 from chainapi.errors import AuthenticationError, ExportError
-from chainapi.export import ExportResult, export
+from chainapi.export import export
 from chainapi.simulator import Simulator
-from tests.export.test_formats import exported
-from tests.export.windows import rows_of, transfers
+from tests.export.growing import CHAINS, NEW, ROWS, Growing, rows_in
+from tests.export.test_formats import class_with, exported
+from tests.export.windows import transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
-
-CHAINS, ROWS, NEW = (1, 2), 20, 7
-
-
-async def twice(simulator: Simulator, out: Any, first: dict[str, Any], later: dict[str, Any]) -> ExportResult:
-    """Run an export, add rows, and run it with other options."""
-    async with simulated(simulator) as session:
-        await export(session.data.evm.blocks, CHAINS, out, **first)
-        simulator.insert("/v1/chains/2/blocks", NEW)
-        return await export(session.data.evm.blocks, CHAINS, out, **later)
-
-
-@pytest.fixture
-def simulator() -> Simulator:
-    """Return chains of blocks."""
-    return Simulator(chains=CHAINS, rows=ROWS)
 
 
 @pytest.mark.parametrize("out", ["out/", "out.data", "memory://settings/{}/"])
@@ -42,17 +26,19 @@ def simulator() -> Simulator:
     ],
 )
 async def test_a_shorter_call_continues(
-    out: str, options: dict[str, Any], simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    out: str, options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A run without the form of the files adds its rows in that of the target: folder, file and URL."""
     monkeypatch.chdir(tmp_path)
     if out == "out.data":
         options = {name: value for name, value in options.items() if name != "partition"}
-    result = await twice(simulator, out.format(tmp_path.name), options, {})
-    assert result.rows == NEW
-    assert all(str(name).endswith((options["format"], "data")) for name in result.written)
-    again = await twice(simulator, out.format(tmp_path.name), options, options)
-    assert again.rows == NEW
+    growing = Growing(out.format(tmp_path.name))
+    await growing.run(**options)
+    for later in ({}, options):
+        growing.grow()
+        result = await growing.run(**later)
+        assert result.rows == NEW
+        assert all(str(name).endswith((options["format"], "data")) for name in result.written)
 
 
 @pytest.mark.parametrize(
@@ -61,14 +47,15 @@ async def test_a_shorter_call_continues(
         ({"format": "csv"}, "format= was parquet, is csv"),
         ({"partition": ["day"]}, "partition= was source, is day"),
         ({"amounts": "float"}, "amounts= was decimal, is float"),
-        ({"fields": ["tx_count"]}, "fields= was gas_used, block_number, is tx_count"),
+        (
+            {"fields": ["block_number", "gas_used"]},
+            "fields= was gas_used, block_number, is block_number, gas_used",
+        ),
         ({"limit": 5}, "limit= was left out, is 5"),
         ({"walk": "chains"}, "route was .*/blocks, is .*/transactions"),
     ],
 )
-async def test_another_form_is_refused(
-    options: dict[str, Any], said: str, simulator: Simulator, tmp_path: Path
-) -> None:
+async def test_another_form_is_refused(options: dict[str, Any], said: str, tmp_path: Path) -> None:
     """An error names what differs from the target before any request, also if the rest is left out."""
     first: dict[str, Any] = {
         "format": "parquet",
@@ -76,6 +63,7 @@ async def test_another_form_is_refused(
         "amounts": "decimal",
         "fields": ["gas_used", "block_number"],
     }
+    simulator = Simulator(chains=CHAINS, rows=ROWS)
     async with simulated(simulator) as session:
         await export(session.data.evm.blocks, CHAINS, tmp_path / "out", **first)
         requests = simulator.stats.requests
@@ -91,9 +79,9 @@ async def test_another_form_is_refused(
 async def test_a_column_of_another_kind_is_refused(tmp_path: Path) -> None:
     """A column whose kind has changed makes another export, and the message names it."""
     out, rows = tmp_path / "b.parquet", {"/v1/a": [{"gas": 1}]}
-    await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=int)}))
+    await exported(out, rows, class_with(gas=int))
     with pytest.raises(ExportError, match=r"column gas was integer, is text\. Use"):
-        await exported(out, rows, attrs.make_class("Block", {"gas": attrs.field(type=str)}))
+        await exported(out, rows, class_with(gas=str))
 
 
 async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -> None:
@@ -104,4 +92,4 @@ async def test_an_export_without_pages_is_begun_in_another_way(tmp_path: Path) -
             await transfers(session, tmp_path / "out", format="parquet", start_block=1)
         result = await transfers(session, tmp_path / "out")
     assert [Path(name).suffix for name in result.written] == [".jsonl"]
-    assert {row["source"] for row in rows_of(tmp_path / "out")} == {f"43114/{ADDRESS}"}
+    assert {row["source"] for row in rows_in(tmp_path / "out")} == {f"43114/{ADDRESS}"}

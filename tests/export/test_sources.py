@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from chainapi import Pages, Session
 from chainapi.errors import ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import ExportResult, export
 from chainapi.simulator import Simulator
-from tests.export.growing import names_in, rows_in
+from tests.export.growing import rows_in
 from tests.ledger import ADDRESS
 from tests.sessions import simulated
 
@@ -65,74 +65,6 @@ async def test_sources_with_one_query_are_one(tmp_path: Path) -> None:
 
 
 # Arguments that the method refuses
-
-
-async def test_what_is_no_method_of_a_list_is_refused(tmp_path: Path) -> None:
-    """A stream, a name and a method of one resource are refused: the error says what to give."""
-    simulator = Simulator(chains=(1,))
-    async with simulated(simulator) as session:
-        walks: dict[str, Any] = {
-            "Pages": session.data.evm.blocks(1),
-            "str": "data.evm.blocks",
-            "coroutine": session.data.chain,
-        }
-        for kind, walk in walks.items():
-            said = f"walk= must be .*such as session.data.evm.blocks.* not .*{kind}"
-            with pytest.raises(ConfigurationError, match=said):
-                await export(walk, [1], tmp_path / "b.jsonl")
-    assert simulator.stats.requests == 0
-
-
-async def report(_: object) -> None:
-    """Report nothing."""
-
-
-REMOTE = {"out": "memory://wrong/x/"}
-WRONG: tuple[tuple[dict[str, Any], Sequence[str], Sequence[Any]], ...] = (
-    ({}, ("out",), (5, None, b"b.jsonl", ["b.jsonl"])),
-    (REMOTE, ("storage_options",), (5, "", [], "k3y", {1: "k3y"})),
-    ({}, ("storage_options",), (5, ["k3y"], 1.5)),
-    ({}, ("format", "amounts", "parquet", "compact"), (5, [], {}, (), [1], "x")),
-    ({}, ("limit", "concurrency"), ("x", 1.5, [])),
-    ({}, ("commit_seconds", "wait"), ("x", [], True, -1, float("nan"))),
-    ({}, ("fields", "partition", "ranges", "lookback"), (1.5, "x", [1], {})),
-    ({}, ("progress",), (5, "bar", [], report)),
-)
-
-
-async def test_arguments_of_a_wrong_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are refused by their name before the first request, no file is made, and no option is shown."""
-    monkeypatch.chdir(tmp_path)
-    simulator, failures = Simulator(chains=(1,)), list[str]()
-    cases = [(more, name, one) for more, names, several in WRONG for name in names for one in several]
-    async with simulated(simulator) as session:
-        for more, name, given in cases:
-            arguments: dict[str, Any] = {"out": "b/", "format": "parquet", **more, name: given}
-            try:
-                await export(session.data.evm.blocks, [1], **arguments)
-            except ConfigurationError as error:
-                if f"{name}=" not in str(error) or "k3y" in str(error) or names_in(tmp_path):
-                    failures.append(f"{name}={given!r}: {error}, {names_in(tmp_path)}")
-            else:
-                failures.append(f"{name}={given!r} was taken")
-    assert failures == []
-    assert simulator.stats.requests == 0
-
-
-async def test_a_refused_source_of_a_list_is_found_before_all_requests(tmp_path: Path) -> None:
-    """A list of sources is checked first: nothing is sent, and no file is made."""
-    simulator = Simulator(chains=(1, 2))
-    async with simulated(simulator) as session:
-        walk, path = session.data.evm.blocks, tmp_path / "new" / "b.jsonl"
-        for bad in (None, "", "a b/c", "\udcff", 1.5, 10**5000, (1, 2, 3, 4), {"colour": "red"}):
-            with pytest.raises(ConfigurationError, match=r"^source "):
-                await export(walk, [1, bad, 2], path)
-        with pytest.raises(ConfigurationError, match=r"^source 'None' and 1 more: "):
-            await export(walk, [1, None, ""], path)
-        with pytest.raises(ConfigurationError, match=r"^page_size=101"):
-            await export(walk, [1, 2], path, page_size=101)
-    assert simulator.stats.requests == 0
-    assert not path.parent.exists()
 
 
 @pytest.mark.parametrize(

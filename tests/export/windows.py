@@ -25,7 +25,7 @@ from chainapi.errors import IncompleteExportError
 from chainapi.export import export, files
 from chainapi.testing import run
 from tests.export.buckets import Bucket, bucket
-from tests.export.contract import read
+from tests.export.contract import read, stopped
 from tests.export.growing import rows_in
 from tests.ledger import ADDRESS, Ledger, block, point, transfer
 from tests.sessions import reaching
@@ -37,7 +37,6 @@ __all__ = [
     "check_folder",
     "check_windows",
     "points",
-    "rows_of",
     "seconds",
     "transfers",
     "values_of",
@@ -137,10 +136,7 @@ async def _check(case: Case, place: Path, objects: type[Bucket]) -> None:
             for kind, pick in step.changes:
                 kind = "change" if kind == "spoil" and not case.raw else kind
                 _change(ledger, kind, pick, newest, step.lookback)
-            task = asyncio.create_task(once(session, step.lookback))
-            await asyncio.wait([task], timeout=step.seconds)
-            task.cancel()
-            await asyncio.wait([task])
+            task = await stopped(once(session, step.lookback), step.seconds)
             assert task.cancelled() or isinstance(task.exception(), IncompleteExportError | None)
             await asyncio.sleep(step.pause)
             await once(session, step.lookback)
@@ -148,7 +144,7 @@ async def _check(case: Case, place: Path, objects: type[Bucket]) -> None:
             expected = Counter(_expected(ledger, one) for one in _listed(ledger) if one not in spoilt)
             if target != out:
                 objects.copy_to(place / "b")
-            found = Counter(map(_content, rows_of(out)))
+            found = Counter(map(_content, rows_in(out)))
             assert found == expected, (found - expected, expected - found)
             if not out.suffix:
                 check_folder(out, target)
@@ -161,11 +157,6 @@ async def transfers(session: Session, out: Path | str, **options: Any) -> Any:
     """Export the transfers of an address, three rows a page."""
     walk = session.data.evm.erc20_transactions
     return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
-
-
-def rows_of(out: Path, suffix: str = "jsonl") -> list[dict[str, Any]]:
-    """Return the rows of a file, or of all parts of a folder."""
-    return rows_in(out, suffix)
 
 
 def seconds(value: Any) -> float:
@@ -200,7 +191,7 @@ def points(days: list[int] | range) -> Ledger:
 def values_of(out: Path, suffix: str = "jsonl") -> dict[int, int]:
     """Return the value of each day; fail where a day is there twice."""
     found = [
-        (int(seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_of(out, suffix)
+        (int(seconds(row["timestamp"]) // DAY), int(float(row["value"]))) for row in rows_in(out, suffix)
     ]
     assert len({day for day, _ in found}) == len(found)
     return dict(found)

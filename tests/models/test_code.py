@@ -142,7 +142,8 @@ def test_any_error_is_the_fault_of_its_row() -> None:
     for model, error, padding in product([*MODELS, Outer], ERRORS, (0, LARGE)):
         raised[:] = [error]
         fault = refused(rows_of, json.dumps({"rows": ROWS, "padding": "x" * padding}).encode(), model)
-        assert (fault.path[:9], fault.row) == ("$.rows[1]", 1), model
+        inner = ".inner" if model is Outer else ""
+        assert (fault.path.startswith(f"$.rows[1]{inner}"), fault.row) == (True, 1), model
         assert "said so" in fault.reason, model
         if not isinstance(error, ValueError | TypeError | AttributeError | AssertionError):
             assert f"the code of the model raised {type(error).__name__}" in fault.reason, model

@@ -10,14 +10,13 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 from itertools import product
-from typing import Any, TypedDict
+from typing import Any
 
 import attrs
 import msgspec
 from attrs import frozen
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pydantic import BaseModel
 
 import chainapi.json
 from chainapi import Invalid
@@ -25,6 +24,7 @@ from chainapi.errors import DecodeError
 from chainapi.models import Erc20TokenBalance, Money, RankedAddress
 from tests.answers import LARGE, decoded, refused, resource_of, rows_of, table_of
 from tests.documents import Maker
+from tests.models.classes import KINDS, class_of, read
 
 
 @frozen
@@ -43,40 +43,9 @@ class Converted:
     count: int = attrs.field(default=0, converter=int)
 
 
-@dataclass
-class Data:
-    """A dataclass with a whole number."""
-
-    price: Decimal
-    count: int = 0
-
-
-@dataclass
-class Plain:
-    """A dataclass without one."""
-
-    price: Decimal
-
-
-class Typed(TypedDict):
-    """A TypedDict."""
-
-    price: Decimal
-
-
-class Packed(msgspec.Struct):
-    """A Struct."""
-
-    price: Decimal | float
-
-
-class Pydantic(BaseModel):
-    """A Pydantic class."""
-
-    price: Decimal
-
-
-OWN: list[Any] = [Attrs, Converted, Data, Plain, Typed, Packed]
+DATA = class_of("dataclass", price=Decimal, count=(int, 0))
+OWN: list[Any] = [Attrs, Converted, DATA, *(class_of(kind, price=Decimal) for kind in KINDS[:2])]
+OWN += [class_of("Struct", price=Decimal | float)]
 NO_NUMBERS = ["NaN", "nan", "-NaN", "sNaN", "NaN5", "Infinity", "-inf"]
 # Python reads these as a Decimal too; JSON has no such number.
 OF_PYTHON = ["1_0", "_1", "1e1_0", " 10 ", "1.5 ", "\\t10", "10\\n", "\\u00a010"]
@@ -85,11 +54,14 @@ OF_PYTHON += ["\u0661\u0660", "1\u0660", "\\uff11.5", "-\u0661", "\u20281"]
 
 def test_what_is_no_number_is_refused() -> None:
     """NaN, infinities and notations of Python are the fault of their row, with the path of the field."""
-    cases = [*product([*OWN, Pydantic], NO_NUMBERS), *product(OWN, OF_PYTHON)]
+    cases = [
+        *product([*OWN, class_of("Pydantic class", price=Decimal)], NO_NUMBERS),
+        *product(OWN, OF_PYTHON),
+    ]
     for (model, text), padding in product(cases, (b"", b" " * LARGE)):
         if padding and text not in ("NaN", "1_0"):
             continue
-        good = '{"price":1.50,"count":"1"}' if model in (Attrs, Data) else '{"price":"1.50"}'
+        good = '{"price":1.50,"count":"1"}' if model in (Attrs, DATA) else '{"price":"1.50"}'
         body = f'{{"rows":[{good},{{"price":"{text}"}}]}}'.encode() + padding
         error = refused(rows_of, body, model)
         assert (error.row, error.path) == (1, "$.rows[1].price"), (model, text)
@@ -113,7 +85,7 @@ def test_all_models_accept_the_same_strings(text: str) -> None:
             assert NUMBER.fullmatch(text) is None
         else:
             assert NUMBER.fullmatch(text) is not None
-            assert (made["price"] if model is Typed else made.price) == Decimal(text)
+            assert read(made, "price") == Decimal(text)
 
 
 @frozen
@@ -234,17 +206,19 @@ def test_records_refuse_them() -> None:
             (RankedAddress, {"address": "a", "sortKey": text}, ".sortKey"),
             (Erc20TokenBalance, {**balance, "price": price}, ".price.value"),
         ):
-            for read in (rows_of, table_of):
-                error = refused(read, json.dumps({"rows": [sent]}).encode(), model)
+            for reading in (rows_of, table_of):
+                error = refused(reading, json.dumps({"rows": [sent]}).encode(), model)
                 assert error.path == f"$.rows[0]{path}", text
 
 
 def test_numbers_keep_their_digits() -> None:
     """Numbers keep their digits, as strings and as JSON numbers, and are read back from their JSON."""
-    texts = ("0", "1.50", "1E+3", "1e-7", "0.1234567890123456789", "1" * 40)
+    texts = ("0", "1.50", "1E+3", "1e-7", "0.1234567890123456789", "1" * 40, "1e400")
     for text, quote in product(texts, ('"', "")):
         body = f'{{"rows":[{{"currencyCode":"usd","value":{quote}{text}{quote}}}]}}'.encode()
         (row,) = rows_of(body, Money)
         assert (row, str(row.value)) == (Money(currency_code="usd", value=Decimal(text)), str(Decimal(text)))
         assert rows_of(b'{"rows":[%b]}' % chainapi.json.dumps(row), Money) == [row]
+        exact = Decimal(repr(float(text))) == Decimal(text)  # else a float would lose digits
+        assert type(row.to_wire()["value"]) is (float if exact else Decimal), text
         assert decoded(Money, {"currencyCode": "xau", "value": 7})[0].value == 7

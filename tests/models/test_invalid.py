@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-from attrs import define, frozen
+from attrs import define
 
 from chainapi import ROUTES, Checkpoint, Invalid, MetricPoint, Session
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
@@ -320,22 +320,6 @@ async def test_points_without_a_time() -> None:
             served.refused = True
             whole = await session.metrics.avg_tps(1, on_invalid="raw").collect()
         assert [type(row) for row in whole] == kinds
-
-
-@frozen
-class Small:
-    """A model of a user."""
-
-    block_number: int
-
-
-async def test_models_of_users() -> None:
-    """User classes have the same treatment as our records."""
-    async with session_of(blocks(b'{"blockNumber":"x"}')) as session:
-        rows: list[Any] = await session.data.list(
-            BLOCKS, items="blocks", model=Small, on_invalid="raw"
-        ).collect()
-    assert [type(row) for row in rows] == [Small] * 5 + [Invalid] + [Small] * 4
 
 
 async def test_the_key_is_in_no_error_of_a_row() -> None:

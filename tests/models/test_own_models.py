@@ -20,11 +20,11 @@ from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 import chainapi.json
 from chainapi import Invalid
-from chainapi.errors import ConfigurationError
 from chainapi.models import MetricPoint
 from chainapi.simulator import Simulator
 from tests.answers import LARGE, decoded, refused, resource_of, rows_of, table_of
-from tests.sessions import Answering, reaching, simulated
+from tests.models.classes import KINDS, class_of, read
+from tests.sessions import simulated
 
 T = TypeVar("T")
 HUGE = 10**40
@@ -37,39 +37,10 @@ class InnerData:
     amount: int | None = None
 
 
-@dataclass
-class Data:
-    """A dataclass with whole numbers at all depths."""
-
-    blockNumber: int  # noqa: N815 - the name in the response
-    name: str
-    parts: list[InnerData] = field(default_factory=list)
-    counts: dict[str, int] = field(default_factory=dict)
-    pair: tuple[int, str] = (0, "")
-    either: int | bool | None = None
-    text: int | str = ""
-    price: Decimal = Decimal(0)
-    anything: Any = None
-
-
 class InnerTyped(TypedDict):
     """Part of a TypedDict."""
 
     amount: NotRequired[int | None]
-
-
-class Typed(TypedDict, total=False):
-    """A TypedDict with the same fields."""
-
-    blockNumber: int
-    name: str
-    parts: list[InnerTyped]
-    counts: dict[str, int]
-    pair: tuple[int, str]
-    either: int | bool | None
-    text: int | str
-    price: Decimal
-    anything: Any
 
 
 class InnerStruct(msgspec.Struct):
@@ -78,43 +49,28 @@ class InnerStruct(msgspec.Struct):
     amount: int | None = None
 
 
-class Struct(msgspec.Struct, rename="camel"):
-    """A Struct with the same fields; one of them is renamed."""
-
-    block_number: int
-    name: str
-    parts: list[InnerStruct] = []
-    counts: dict[str, int] = {}
-    pair: tuple[int, str] = (0, "")
-    either: int | bool | None = None
-    text: int | str = ""
-    price: Decimal = Decimal(0)
-    anything: Any = None
-
-
 class InnerPydantic(BaseModel):
     """Part of a Pydantic class."""
 
     amount: int | None = None
 
 
-class Pydantic(BaseModel):
-    """A Pydantic class with the same fields; their aliases are the names in the response."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-
-    block_number: int
-    name: str
-    parts: list[InnerPydantic] = []
-    counts: dict[str, int] = {}
-    pair: tuple[int, str] = (0, "")
-    either: int | bool | None = None
-    text: int | str = ""
-    price: Decimal = Decimal(0)
-    anything: Any = None
-
-
-MODELS = [Data, Typed, Struct, Pydantic]
+INNER: list[Any] = [InnerData, InnerTyped, InnerStruct, InnerPydantic]
+MODELS = {
+    kind: class_of(
+        kind,
+        block_number=int,
+        name=str,
+        parts=(list[inner], []),  # type: ignore[valid-type]
+        counts=(dict[str, int], {}),
+        pair=(tuple[int, str], (0, "")),
+        either=(int | bool | None, None),
+        text=(int | str, ""),
+        price=(Decimal, Decimal(0)),
+        anything=(Any, None),
+    )
+    for kind, inner in zip(KINDS, INNER, strict=True)
+}
 SENT = {
     "blockNumber": str(HUGE),
     "name": "7",
@@ -129,35 +85,19 @@ SENT = {
 }
 
 
-def read(row: Any, name: str) -> Any:
-    """Return a field of a row of any class."""
-    return row[name] if isinstance(row, dict) else getattr(row, name)
-
-
 def test_whole_numbers_may_be_texts() -> None:
     """Whole numbers are read from numbers and from texts of any length, at all depths of any class."""
-    for model in MODELS:
+    for kind, model in MODELS.items():
         rows = decoded(model, SENT, {**SENT, "blockNumber": 1})
-        name = "blockNumber" if model in (Data, Typed) else "block_number"
-        assert [read(row, name) for row in rows] == [HUGE, 1]
+        assert [read(row, "block_number") for row in rows] == [HUGE, 1]
         for row in (*rows, resource_of(json.dumps(SENT).encode(), model)):
-            assert type(row) is (dict if model is Typed else model)
+            assert type(row) is (dict if kind == "TypedDict" else model)
             assert [read(part, "amount") for part in read(row, "parts")] == [-3, 4, None]
             assert read(row, "counts") == {"a": 12, "b": 13}
             assert read(row, "pair") == (5, "6")
             assert (read(row, "name"), read(row, "either"), read(row, "text")) == ("7", True, "8")
             assert read(row, "price") == Decimal("0.1234567890123456789")
             assert read(row, "anything") == {"n": "9"}
-
-
-def test_other_texts_are_no_numbers() -> None:
-    """Any other value of a whole number raises DecodeError with its path."""
-    for model in (Data, Typed, Struct):
-        for wrong in ("", "1.0", "1e3", " 1", "+1", "0x1", "\u0661", "many", True, 1.5, None, [1]):
-            error = refused(decoded, model, SENT, {**SENT, "parts": [{"amount": 1}], "blockNumber": wrong})
-            assert (error.path, error.row) == ("$.rows[1].blockNumber", 1), wrong
-            body = json.dumps({**SENT, "blockNumber": wrong}).encode()
-            assert refused(resource_of, body, model).path == "$.blockNumber"
 
 
 @pydantic_dataclass(config=ConfigDict(alias_generator=to_camel))
@@ -195,45 +135,21 @@ def test_dataclasses_of_pydantic_read_what_they_write() -> None:
 
 def test_faults_of_pydantic_are_decode_errors() -> None:
     """A row that a Pydantic class refuses raises DecodeError with the path of the field."""
-    error = refused(decoded, Pydantic, SENT, {**SENT, "parts": [{}, {"amount": "many"}]})
+    model = MODELS["Pydantic class"]
+    error = refused(decoded, model, SENT, {**SENT, "parts": [{}, {"amount": "many"}]})
     assert (error.path, error.row) == ("$.rows[1].parts[1].amount", 1)
     assert "valid integer" in str(error)
     body = b'{"rows": [%b, 1%b]}' % (json.dumps(SENT).encode(), b"0" * 4_300)  # digits that Pydantic refuses
-    error = refused(rows_of, body, Pydantic)
+    error = refused(rows_of, body, model)
     assert (error.path, error.row, "out of range" in str(error)) == ("$.rows[1]", 1, True)
-    assert refused(resource_of, b'{"blockNumber": 1}', Pydantic).path == "$.name"
-    assert refused(resource_of, b'{"blockNumber": ', Pydantic).malformed
-
-
-@dataclass
-class SnakeData:
-    """A dataclass whose field has a name of Python."""
-
-    block_number: int
-
-
-class SnakeTyped(TypedDict):
-    """A TypedDict with the same field."""
-
-    block_number: int
-
-
-class SnakeStruct(msgspec.Struct):
-    """A Struct with the same field."""
-
-    block_number: int
-
-
-class SnakePydantic(BaseModel):
-    """A Pydantic class with the same field."""
-
-    block_number: int
+    assert refused(resource_of, b'{"blockNumber": 1}', model).path == "$.name"
+    assert refused(resource_of, b'{"blockNumber": ', model).malformed
 
 
 def test_name_of_python_without_an_alias() -> None:
     """The error of a field that only its name keeps from being read says which name it needs."""
-    for model in (SnakeData, SnakeTyped, SnakeStruct, SnakePydantic):
-        error = refused(decoded, model, SENT)
+    for kind in KINDS:
+        error = refused(decoded, class_of(kind, camel=False, block_number=int), SENT)
         assert error.path == "$.rows[0].block_number"
         assert re.search(r"missing \(.*'blockNumber'.* alias\)", str(error))
 
@@ -274,7 +190,7 @@ def test_wrong_keys_and_refused_fields_have_a_path() -> None:
 
 def test_invalid_rows_of_own_classes() -> None:
     """With ``on_invalid="raw"`` a row that a class refuses is an `Invalid` among the others."""
-    for model in MODELS:
+    for model in MODELS.values():
         rows = decoded(model, SENT, {"name": 1}, SENT, on_invalid="raw")
         assert [type(row) is Invalid for row in rows] == [False, True, False]
 
@@ -540,71 +456,13 @@ def test_enumerations_of_whole_numbers(make: Any) -> None:
     assert refused(decoded, model, {**sent, "many": [2, 3]}).path == "$.rows[0].many[1]"
 
 
-def test_numbers_keep_their_digits() -> None:
-    """Texts beside a number do not change it: decimals keep all digits, floats and lists their values."""
-
-    @dataclass
-    class Row:
-        whole: int
-        exact: Decimal
-        ratio: float
-        plain: Any
-
-    body = b'{"whole": "5", "exact": 0.1234567890123456789, "ratio": 1e-7, "plain": 0.1234567890123456789}'
-    row = resource_of(body, Row)
-    digits = Decimal("0.1234567890123456789")
-    assert (row.whole, row.exact, row.ratio, row.plain) == (5, digits, 1e-7, digits)
-
-
-@dataclass
-class DataBlock:
-    """A block as a dataclass."""
-
-    blockNumber: int  # noqa: N815 - the name in the response
-    points: list[MetricPoint] = field(default_factory=list)
-
-
-class TypedBlock(TypedDict):
-    """A block as a TypedDict."""
-
-    blockNumber: int
-
-
-class StructBlock(msgspec.Struct, rename="camel"):
-    """A block as a Struct."""
-
-    block_number: int
-
-
-class PydanticBlock(BaseModel):
-    """A block as a Pydantic class."""
-
-    model_config = ConfigDict(alias_generator=to_camel)
-    block_number: int
-
-
 async def test_lists_and_resources_of_a_service() -> None:
     """Lists and resources of a session are read into each kind of class."""
-    for model in (DataBlock, TypedBlock, StructBlock, PydanticBlock):
-        name = "blockNumber" if model in (DataBlock, TypedBlock) else "block_number"
+    for kind in KINDS:
+        model = class_of(kind, block_number=int)
         async with simulated(Simulator(rows=5)) as session:
             pages = session.data.list("/v1/chains/43114/blocks", items="blocks", model=model)
             rows = await pages.collect(limit=3)
             block = await session.data.get("/v1/chains/43114/blocks/13114002", model=model)
-        assert [read(row, name) for row in rows] == [13_114_004, 13_114_003, 13_114_002]
+        assert [read(row, "block_number") for row in rows] == [13_114_004, 13_114_003, 13_114_002]
         assert block == rows[2]
-
-
-async def test_a_class_that_cannot_be_read_is_refused_at_once() -> None:
-    """Any other class raises ConfigurationError before a request."""
-
-    class Strange:
-        def __init__(self, number: complex) -> None:
-            self.number = number
-
-    transport = Answering()
-    async with reaching(transport) as session:
-        for model in (Strange, list[Strange]):
-            with pytest.raises(ConfigurationError):
-                await session.data.list("/v1/x", items="rows", model=model).collect()
-    assert transport.requests == []

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from chainapi import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.json import dumps
-from chainapi.models import Invalid, MetricPoint, Money, NativeTransaction, RichAddress, Unknown
+from chainapi.models import Invalid, MetricPoint, NativeTransaction, RichAddress, Unknown
 from chainapi.simulator import Simulator
 from tests.answers import decoded, refused, resource_of, rows_of
 from tests.documents import LISTS, RECORDS, UNIONS, Maker, values
@@ -87,16 +87,6 @@ def test_a_transaction_in_both_forms() -> None:
     assert (wire["value"], wire["from"], wire["to"]) == (str(10**30), {"address": "0x1"}, None)
     assert wire["blockTimestamp"] == plain["block_timestamp"] == row.block_timestamp
     assert "method" not in wire
-
-
-def test_decimals_that_are_numbers_keep_their_digits() -> None:
-    """A decimal that the services send as a number is a float only if it loses no digit."""
-    for value in ("12.34", "0.1234567890123456789", "1e400"):
-        row = Money(currency_code="usd", value=Decimal(value))
-        wire = float(value) if value == "12.34" else Decimal(value)
-        assert row.to_wire() == {"currencyCode": "usd", "value": wire}
-        assert type(row.to_wire()["value"]) is type(wire)
-        assert resource_of(dumps(row), Money) == row
 
 
 def test_rows_without_a_record() -> None:

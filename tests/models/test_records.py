@@ -182,15 +182,6 @@ def test_required_fields_and_others() -> None:
         assert not any(attrs.astuple(part)), "real answers lack any of them"
 
 
-def test_times_that_no_calendar_has() -> None:
-    """Timestamps outside of the calendar are kept; only their datetime is an error."""
-    for stamp in (10**12, -(10**12), 10**15):
-        (made,) = decoded(EvmBlock, a_block(blockTimestamp=stamp))
-        assert made.block_timestamp == stamp
-        with pytest.raises(ValueError, match="outside the years 1 to 9999"):
-            _ = made.block_time
-
-
 def test_a_secret_is_not_shown() -> None:
     """Webhook secrets are in no repr."""
     (made,) = decoded(SharedSecret, {"secret": "hush"})
