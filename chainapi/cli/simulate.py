@@ -36,9 +36,12 @@ class SimulatorOptions:
         port: Port on the loopback interface; 0 chooses a free one.
         limit: Requests per window of the Data API; unlimited by default.
         window: Seconds of that window.
-        weighted: Count compute units instead of requests, by the weight of each route.
+        day_limit: Requests per day of the Data API.
         metrics_limit: Requests per window of the Metrics API, which sends no RateLimit fields.
         metrics_window: Seconds of that window.
+        metrics_day_limit: Requests per day of the Metrics API.
+        weighted: Count compute units instead of requests, by the weight of each route.
+        block: Seconds for which a key is refused after three requests during a wait.
         chains: Ids of the chains, in the order of their list.
         points: Daily points of each chain.
         rows: Rows of every other list.
@@ -56,9 +59,12 @@ class SimulatorOptions:
     port: Port = 0
     limit: NonNegativeInt | None = None
     window: PositiveFloat = 60.0
-    weighted: Flag = False
+    day_limit: NonNegativeInt | None = None
     metrics_limit: NonNegativeInt | None = None
     metrics_window: PositiveFloat = 60.0
+    metrics_day_limit: NonNegativeInt | None = None
+    weighted: Flag = False
+    block: PositiveFloat | None = None
     chains: Annotated[tuple[int, ...], Parameter(negative=(), consume_multiple=True)] = CHAINS
     points: NonNegativeInt = 1_000
     rows: NonNegativeInt = 1_000

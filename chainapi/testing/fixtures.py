@@ -136,13 +136,11 @@ def _limit(
     requests: int, per: float = 60.0, *, service: str = "data", weighted: bool = False
 ) -> Mapping[str, Any]:
     """Return the settings of a rate limit: `requests` in a window of `per` seconds."""
-    if service == "metrics":
-        if weighted:
-            raise ValueError("weighted= is for the service 'data': the Metrics API has no compute units")
-        return {"metrics_limit": requests, "metrics_window": per}
-    if service != "data":
+    if service not in ("data", "metrics"):
         raise ValueError(f"service={service!r} must be 'data' or 'metrics'")
-    return {"limit": requests, "window": per, "weighted": weighted}
+    prefix = "metrics_" if service == "metrics" else ""
+    limit = {f"{prefix}limit": requests, f"{prefix}window": per}
+    return {**limit, "weighted": True} if weighted else limit  # a limit of the other service can be weighted
 
 
 def _fault(route: str | None = None, **fault: Any) -> Fault:

@@ -187,9 +187,6 @@ def test_impossible_limit(chainapi_simulator): pass
 @pytest.mark.chainapi_limit(1, service='all')
 def test_unknown_service(chainapi_simulator): pass
 
-@pytest.mark.chainapi_limit(1, service='metrics', weighted=True)
-def test_units_of_metrics(chainapi_simulator): pass
-
 @pytest.mark.chainapi_fault('data.evm.blocks')
 def test_fault_without_effect(chainapi_simulator): pass
 
@@ -210,7 +207,6 @@ SAID = (
     "'rws'",
     "@pytest.mark.chainapi_simulator: 'limit' must be >= 0",
     "@pytest.mark.chainapi_limit: service='all' must be 'data' or 'metrics'",
-    "@pytest.mark.chainapi_limit: weighted= is for the service 'data'",
     "@pytest.mark.chainapi_fault: a fault has one effect",
     "@pytest.mark.chainapi_fault: no route is named 'data.bloks'",
     "@pytest.mark.chainapi_session: Session got an unknown argument 'max_attempt'; did you mean",
@@ -222,7 +218,7 @@ SAID = (
 
 def test_mistakes_are_explained(suite: pytest.Pytester) -> None:
     """A mistake in a marker fails its test with the name of the marker and the reason."""
-    printed = " ".join(run(suite, MISTAKES, failed=1, errors=9).split())
+    printed = " ".join(run(suite, MISTAKES, failed=1, errors=8).split())
     assert [text for text in SAID if text not in printed] == []
 
 
