@@ -24,58 +24,17 @@ from chainapi.errors import (
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
 from chainapi.transport import Request, Response
+from tests.client.services import Answer, Script, time
+from tests.sessions import reaching, simulated
 
-URLS = {"metrics_base_url": "https://metrics.test", "data_base_url": "https://data.test", "api_key": "key"}
 PATH = "/v1/chains/43114"
 TOLD = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100"}
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
-
-
-Answer = tuple[float, Response | Exception | None]
-
-
-class Service:
-    """Service that returns scripted responses after some seconds.
-
-    The last one is repeated for ever; None never arrives.
-    """
-
-    def __init__(self, *answers: Answer) -> None:
-        self.answers: list[Answer] = [*answers]
-        self.sent = 0
-        self.flying = 0
-
-    async def send(self, request: Request) -> Response:
-        """Return the next response."""
-        self.sent += 1
-        seconds, answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        self.flying += 1
-        try:
-            await asyncio.sleep(1e9 if answer is None else seconds)
-        finally:
-            self.flying -= 1
-        if isinstance(answer, Exception):
-            raise answer
-        assert answer is not None
-        return answer
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 OK = Response(200, {**TOLD, "ratelimit-remaining": "50"}, b"{}")
 USED_UP = Response(429, {**TOLD, "ratelimit-remaining": "0", "retry-after": "60"}, b"{}")
 BROKEN = Response(500, {}, b'{"message": "it broke", "error": "Internal Server Error", "statusCode": 500}')
 BUSY = Response(503, {"retry-after": "20"}, b"{}")
-
-
-def session_of(transport: Any, **options: Any) -> Session:
-    """Return a session on both services."""
-    return Session(**{**URLS, "transport": transport, **options})
 
 
 def idle(session: Session) -> bool:
@@ -88,8 +47,8 @@ def idle(session: Session) -> bool:
 
 async def test_callers_of_a_hanging_service_fail_by_the_deadline() -> None:
     """Callers of a service that never answers fail at the deadline, and hold up no later call."""
-    service = Service((0.05, None))
-    async with session_of(service, deadline=5.0) as session:
+    service = Script((0.05, None))
+    async with reaching(service, deadline=5.0) as session:
         calls = (session.data.get(PATH) for _ in range(100))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
         assert {type(outcome) for outcome in outcomes} == {DeadlineExceededError}
@@ -103,8 +62,8 @@ async def test_callers_of_a_hanging_service_fail_by_the_deadline() -> None:
 
 async def test_deadline_covers_all_attempts_and_waits() -> None:
     """A call that is retried ends at its deadline, with the time of each phase and what failed last."""
-    service = Service((1.0, BROKEN), (1.0, BROKEN), (1.0, None))
-    async with session_of(service) as session:
+    service = Script((1.0, BROKEN), (1.0, BROKEN), (1.0, None))
+    async with reaching(service) as session:
         with pytest.raises(DeadlineExceededError) as caught:
             await session.data.get(PATH, deadline=8.0)
     error = caught.value
@@ -125,14 +84,14 @@ async def test_deadline_covers_all_attempts_and_waits() -> None:
 async def test_each_attempt_has_its_timeout_although_the_transport_caught_the_last_one() -> None:
     """A transport that turns its cancellation into an error of its own is timed out at each attempt."""
 
-    class Deaf(Service):
+    class Deaf(Script):
         async def send(self, request: Request) -> Response:
             try:
                 return await super().send(request)
             except asyncio.CancelledError:
                 raise APIConnectionError("closed in the middle") from None
 
-    async with session_of(Deaf((0.0, None)), timeout=2.0, max_attempts=3) as session:
+    async with reaching(Deaf((0.0, None)), timeout=2.0, max_attempts=3) as session:
         with pytest.raises(APIConnectionError, match="closed in the middle") as caught:
             await session.data.get(PATH)
         assert (caught.value.attempts, idle(session)) == (3, True)
@@ -143,7 +102,7 @@ async def test_each_attempt_has_its_timeout_although_the_transport_caught_the_la
 
 async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
     """A 503 whose Retry-After is beyond the deadline ends the call at once, with the time to come back."""
-    async with session_of(Service((1.0, BUSY))) as session:
+    async with reaching(Script((1.0, BUSY))) as session:
         with pytest.raises(DeadlineExceededError) as caught:
             await session.data.get(PATH, deadline=5.0)
         assert time() == pytest.approx(1, abs=0.001)
@@ -155,8 +114,8 @@ async def test_next_attempt_after_the_deadline_is_not_waited_for() -> None:
 
 async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
     """A stop beyond the deadline ends a call at once with QuotaWaitError."""
-    service = Service((0.5, OK), (0.5, USED_UP), (0.5, OK))
-    async with session_of(service, now=lambda: 1000.0) as session:
+    service = Script((0.5, OK), (0.5, USED_UP), (0.5, OK))
+    async with reaching(service, now=lambda: 1000.0) as session:
         await session.data.get(PATH)
         patient = asyncio.create_task(session.data.get(PATH))
         await asyncio.sleep(0.6)
@@ -173,8 +132,8 @@ async def test_quota_that_is_known_to_come_too_late_is_not_waited_for() -> None:
 async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
     """QuotaWaitError names `max_wait` where that is shorter, else the deadline."""
     for max_wait, deadline, named in ((5.0, 10.0, "max_wait"), (10.0, 5.0, "deadline")):
-        async with session_of(
-            Service((0.0, USED_UP)), max_wait=max_wait, limiter=LimiterOptions(isolated=True)
+        async with reaching(
+            Script((0.0, USED_UP)), max_wait=max_wait, limiter=LimiterOptions(isolated=True)
         ) as session:
             with pytest.raises(QuotaWaitError, match=named) as caught:
                 await session.data.get(PATH, deadline=deadline)
@@ -184,8 +143,8 @@ async def test_the_tighter_of_max_wait_and_deadline_is_named() -> None:
 
 async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
     """A refused call, and one behind it, end once the wait exceeds the time left."""
-    service = Service((0.5, OK), (0.5, USED_UP))
-    async with session_of(service, max_in_flight=1) as session:
+    service = Script((0.5, OK), (0.5, USED_UP))
+    async with reaching(service, max_in_flight=1) as session:
         await session.data.get(PATH)
         calls = (session.data.get(PATH, deadline=5.0) for _ in range(2))
         outcomes = await asyncio.gather(*calls, return_exceptions=True)
@@ -197,7 +156,7 @@ async def test_refusal_that_comes_meanwhile_ends_the_call_at_once() -> None:
 async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
     """A call that never gives up on 429s without a wait does so at its deadline."""
     refused = Response(429, {}, b'{"message": "too many", "error": "Too Many Requests", "statusCode": 429}')
-    async with session_of(Service((0.1, OK), (0.1, refused))) as session:
+    async with reaching(Script((0.1, OK), (0.1, refused))) as session:
         await session.data.get(PATH)
         with pytest.raises((DeadlineExceededError, QuotaWaitError)) as caught:
             await session.data.get(PATH, deadline=30.0)
@@ -208,12 +167,12 @@ async def test_hidden_limits_are_waited_for_until_the_deadline() -> None:
 
 async def test_timeout_and_last_attempt_come_before_the_deadline() -> None:
     """A call without attempts left before its deadline raises the last failure."""
-    async with session_of(Service((0.1, None)), timeout=1.0, max_attempts=2) as session:
+    async with reaching(Script((0.1, None)), timeout=1.0, max_attempts=2) as session:
         with pytest.raises(APITimeoutError) as caught:
             await session.data.get(PATH, deadline=60.0)
         assert not isinstance(caught.value, DeadlineExceededError)
         assert caught.value.attempts == 2
-    async with session_of(Service((0.1, OK))) as session:
+    async with reaching(Script((0.1, OK))) as session:
         assert await session.data.get(PATH, deadline=1.0) == {}
 
 
@@ -222,11 +181,11 @@ async def test_a_large_body_is_decoded_within_the_deadline() -> None:
     loop = asyncio.get_running_loop()
     assert isinstance(loop, VirtualLoop)
     rows = b",".join(b'{"timestamp": %d, "value": 1.5}' % number for number in range(60_000, 0, -1))
-    service = Service(
+    service = Script(
         (0.1, Response(200, TOLD, b'{"results": []}')),
         (0.5, Response(200, TOLD, b'{"results": [' + rows + b"]}")),
     )
-    async with session_of(service) as session:
+    async with reaching(service) as session:
         await anext(session.metrics.avg_tps(43114))
         stepper = asyncio.create_task(_steps(loop, 0.1))
         with pytest.raises(DeadlineExceededError) as caught:
@@ -242,16 +201,6 @@ async def _steps(loop: VirtualLoop, seconds: float) -> None:
         await asyncio.sleep(0)
 
 
-async def test_cancelled_call_stays_cancelled() -> None:
-    """A deadline does not swallow the cancellation of a task by its owner."""
-    async with session_of(Service((0.1, None)), deadline=5.0) as session:
-        with pytest.raises(TimeoutError) as caught:
-            async with asyncio.timeout(1):
-                await session.data.get(PATH)
-        assert not isinstance(caught.value, ChainAPIError)
-        assert idle(session)
-
-
 @given(
     st.lists(
         st.tuples(st.floats(0.01, 3.0), st.sampled_from([OK, BROKEN, BUSY, USED_UP, None])),
@@ -260,12 +209,12 @@ async def test_cancelled_call_stays_cancelled() -> None:
     ),
     st.lists(st.floats(0.05, 20.0), min_size=1, max_size=12),
 )
-def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[float]) -> None:
+def test_no_call_outlives_its_deadline(answers: list[tuple[float, Answer]], deadlines: list[float]) -> None:
     """Whatever the service does, calls end by their deadlines, their times add up, and permits return."""
 
     async def run() -> None:
-        service = Service(*answers, (0.1, OK))
-        async with session_of(service, timeout=2.0) as session:
+        service = Script(*answers, (0.1, OK))
+        async with reaching(service, timeout=2.0) as session:
 
             async def call(deadline: float) -> float:
                 began = time()
@@ -296,9 +245,7 @@ def test_no_call_outlives_its_deadline(answers: list[Answer], deadlines: list[fl
 
 async def test_deadline_bounds_each_page_of_a_walk() -> None:
     """A deadline of 2 s holds for each page of a walk, not for the whole walk."""
-    sim = Simulator(rows=200, latency=1.0)
-    urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
-    async with Session(**urls, transport=sim.transport(), deadline=2.0) as session:  # type: ignore[arg-type]
+    async with simulated(Simulator(rows=200, latency=1.0), deadline=2.0) as session:
         for prefetch in (0, 3):
             pages = session.data.list(f"{PATH}/blocks", page_size=10, prefetch=prefetch)
             assert len(await pages.collect()) == 200
@@ -309,8 +256,7 @@ async def test_deadline_bounds_each_page_of_a_walk() -> None:
 async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
     """A stream read again after a deadline loses and repeats no row, and its error has the checkpoint."""
     sim = Simulator(rows=100, latency=0.1, faults=[Fault(at=4, stall=True)])
-    urls = {"data_base_url": sim.data_base_url, "api_key": sim.api_key}
-    async with Session(**urls, transport=sim.transport()) as session:  # type: ignore[arg-type]
+    async with simulated(sim) as session:
         pages = session.data.evm.blocks(43114, page_size=10, prefetch=prefetch, deadline=2.0)
         with pytest.raises(DeadlineExceededError) as caught:
             await pages.collect()
@@ -329,14 +275,14 @@ def test_every_route_takes_a_deadline() -> None:
     """Each named route, `list` and `get` have `deadline=`, None by default."""
     for name, declared in ROUTES.items():
         assert inspect.signature(declared.function).parameters["deadline"].default is None, name
-    session = session_of(Service((0, OK)))
+    session = reaching(Script((0, OK)))
     for method in (session.data.list, session.data.get):
         assert inspect.signature(method).parameters["deadline"].default is None
 
 
 async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
     """The deadline of a call replaces the session's, whether shorter or longer."""
-    async with session_of(Service((0.1, None)), deadline=5.0, timeout=100.0) as session:
+    async with reaching(Script((0.1, None)), deadline=5.0, timeout=100.0) as session:
         for deadline in (2.0, 20.0):
             began = time()
             with pytest.raises(DeadlineExceededError):
@@ -346,12 +292,12 @@ async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
 
 async def test_deadlines_that_are_none() -> None:
     """A deadline that is no number above 0 is refused before a request."""
-    service = Service((0, OK))
-    async with session_of(service) as session:
+    service = Script((0, OK))
+    async with reaching(service) as session:
         for deadline in (0, -1, float("nan"), "5", True):
             options: dict[str, Any] = {"deadline": deadline}
             with pytest.raises(ConfigurationError, match="deadline="):
-                session_of(service, **options)
+                reaching(service, **options)
             with pytest.raises(ConfigurationError, match="deadline="):
                 await session.data.get(PATH, **options)
             with pytest.raises(ConfigurationError, match="deadline="):
@@ -360,4 +306,4 @@ async def test_deadlines_that_are_none() -> None:
                 session.data.chains(**options)
             with pytest.raises(ConfigurationError, match="deadline="):
                 session.data.list("/v1/blocks", **options)
-    assert service.sent == 0
+    assert service.times == []

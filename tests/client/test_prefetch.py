@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
-import json
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -13,7 +11,6 @@ import pytest
 from chainapi import MetricPoint, Pages, Session
 from chainapi.errors import (
     ConfigurationError,
-    DecodeError,
     PaginationLoopError,
     PagingError,
     ServerError,
@@ -21,16 +18,10 @@ from chainapi.errors import (
 )
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
+from tests.client.services import settle
 from tests.sessions import Answering, reaching, simulated
 
 Points = Pages[MetricPoint]
-
-
-async def settle() -> None:
-    """Let callbacks, finalizers and cancelled tasks run, at almost no time."""
-    for _ in range(5):
-        gc.collect()
-        await asyncio.sleep(0)
 
 
 async def test_same_rows() -> None:
@@ -158,30 +149,6 @@ async def test_error_ahead_comes_in_its_turn() -> None:
     assert sum(len(page) for page in (first, second, *rest)) == 450
 
 
-class Broken(Answering):
-    """Service of a list of five pages with a row each; that of the second one has no number at first."""
-
-    def content(self, number: int) -> bytes:
-        """Return the page of a token."""
-        page = int(self.requests[number - 1].url.partition("pageToken=")[2] or 1)
-        row = {} if number == page == 2 else {"n": 10 - page}
-        return json.dumps({"rows": [row], "nextPageToken": str(page + 1) if page < 5 else None}).encode()
-
-
-@pytest.mark.parametrize("prefetch", [0, 1, 3])
-async def test_page_that_could_not_be_taken_is_fetched_again(prefetch: int) -> None:
-    """A page that could not be taken is not replaced by one that was fetched ahead behind it."""
-    async with reaching(Broken()) as session:
-        pages = session.data.list("/v1/rows", items="rows", descending_key="n", prefetch=prefetch)
-        rows = [*await anext(pages)]
-        await asyncio.sleep(1)
-        with pytest.raises(DecodeError, match="n"):
-            await anext(pages)
-        await asyncio.sleep(1)
-        rows += [row async for page in pages for row in page]
-    assert [row["n"] for row in rows] == [9, 8, 7, 6, 5]
-
-
 class Counting:
     """Transport that counts the requests on their way."""
 
@@ -256,19 +223,6 @@ async def test_nothing_left_behind(how: str, expected: type[object], rows: bool)
     await session.aclose()
 
 
-async def test_cancelled_reader_loses_nothing() -> None:
-    """A reader cancelled in a wait for a page ahead finds that page on its return."""
-    simulator = Simulator(points=300, latency=10.0)
-    async with simulated(simulator) as session:
-        pages = session.metrics.avg_tps(43114, prefetch=1)
-        await anext(pages)
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(1):
-                await anext(pages)
-        assert [len(page) async for page in pages] == [100, 100]
-    assert simulator.stats.requests == 3
-
-
 async def test_bad_prefetch() -> None:
     """A prefetch that is no whole number from 0 to 16 is refused by its name."""
     async with simulated(Simulator()) as session:
@@ -300,19 +254,8 @@ async def test_closed_by_another_task(prefetch: int) -> None:
 
 async def test_nothing_on_its_way_after_a_loop() -> None:
     """A walk that fails for good cancels the pages that it was fetching ahead."""
-
-    class Circle:
-        sent = 0
-
-        async def send(self, request: Request) -> Response:
-            self.sent += 1
-            await asyncio.sleep(10)
-            return Response(200, {}, b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}')
-
-        async def aclose(self) -> None:
-            """Do nothing."""
-
-    async with Session(metrics_base_url="https://metrics.test", transport=Circle()) as session:
+    body = b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}'
+    async with reaching(Answering(body, seconds=10)) as session:
         pages = session.metrics.avg_tps(43114, prefetch=3)
         await anext(pages)
         await asyncio.sleep(25)

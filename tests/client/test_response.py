@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-import pickle
 import weakref
 from typing import Any
 from urllib.parse import quote
@@ -112,15 +110,6 @@ async def test_errors_and_arguments_are_those_of_get() -> None:
         for wrong in examples:
             with pytest.raises(ConfigurationError):
                 await session.data.get_response(BLOCKS, **wrong)
-
-
-async def test_pages_can_be_copied_with_their_response() -> None:
-    """Copies and pickles of a page keep its response, which does not count for equality."""
-    async with simulated(Simulator(rows=3)) as session:
-        page = await anext(session.data.evm.blocks(43114))
-    for made in (copy.deepcopy(page), pickle.loads(pickle.dumps(page))):
-        assert made == page
-        assert made.response.body == page.response.body
 
 
 # Reprs

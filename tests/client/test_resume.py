@@ -1,39 +1,28 @@
-"""Resume of a list that changed meanwhile: grown at its head, or a dead token."""
+"""Resume and restart of a list that changed: grown, dead tokens, a key or an order that is refuted."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import pickle
+from collections.abc import Iterable
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from attrs import Factory, define, frozen
+from attrs import frozen
 
 from chainapi import Checkpoint, Page, Session
-from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.events import Event, Restarted
+from chainapi.errors import CheckpointError, ConfigurationError, DecodeError, PageRefusedError
+from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response
-from tests.sessions import simulated
+from tests.client.services import Listed
+from tests.sessions import Answering, reaching, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 
 
-async def test_first_page_that_grew() -> None:
-    """A checkpoint inside a first page that grew is exact without an order."""
-    simulator = Simulator(rows=40)
-    async with simulated(simulator) as session:
-        pages = session.data.list(BLOCKS, page_size=20)
-        begun = await pages.collect(limit=5)
-        text = pages.checkpoint.dumps()
-    simulator.insert(BLOCKS, 3)
-    async with simulated(simulator) as session:
-        rest = await session.data.list(BLOCKS, page_size=20, resume=Checkpoint.loads(text)).collect()
-    numbers = [int(row["blockNumber"]) for row in begun + rest]
-    assert sorted(numbers, reverse=True) == list(range(numbers[0] + 3, numbers[0] - 40, -1))
-    assert len(numbers) == len(set(numbers)) == 43
+def numbered(numbers: Iterable[int], **more: str) -> list[dict[str, Any]]:
+    """Return a row for each number."""
+    return [{"n": number, **more} for number in numbers]
 
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
@@ -86,87 +75,30 @@ async def test_bare_page_token() -> None:
 
 
 async def test_growing_list_without_restart() -> None:
-    """A key finds the repeated rows of a list that grows while it is walked."""
-
-    class Shifting:
-        """Pages by position of a list that grows by one row with each request.
-
-        Careless services have such pages.
-        """
-
-        def __init__(self) -> None:
-            self.newest = 100
-
-        async def send(self, request: Request) -> Response:
-            token = parse_qs(urlsplit(request.url).query).get("pageToken", ["0"])[0]
-            at = int(token)
-            rows = [{"n": self.newest - at - row} for row in range(10) if self.newest - at - row > 0]
-            self.newest += 1
-            body: dict[str, object] = {"rows": rows}
-            if rows and rows[-1]["n"] > 1:
-                body["nextPageToken"] = str(at + 10)
-            return Response(200, {}, json.dumps(body).encode())
-
-        async def aclose(self) -> None: ...
-
+    """A key finds the repeated rows of a list that grows with each request, with pages by place."""
     for descending_key in ("n", None):
-        async with Session(data_base_url="https://data.test", api_key="k", transport=Shifting()) as session:
+        service = Listed(numbered(range(100, 0, -1)), 10, grows=lambda held: {"n": held + 1})
+        async with reaching(service) as session:
             rows = await session.data.list("/v1/rows", key="n", descending_key=descending_key).collect()
         assert [row["n"] for row in rows] == list(range(100, 0, -1))
-
-
-@define
-class Ranged:
-    """Series with an upper bound `endTimestamp`, whose tokens die on request.
-
-    It keeps the queries.
-    """
-
-    points: int = 100
-    life: int = 0
-    queries: list[dict[str, str]] = Factory(list)
-
-    def forget(self) -> None:
-        """Let all tokens die."""
-        self.life += 1
-
-    async def send(self, request: Request) -> Response:
-        """Return ten points at or below the bound, from the token on."""
-        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
-        self.queries.append(query)
-        life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
-        if life != str(self.life):
-            return Response(400, {}, b'{"message": "expired"}')
-        end = int(query.get("endTimestamp", self.points))
-        first = end - int(at)
-        rows = [{"timestamp": stamp, "value": 0.5} for stamp in range(first, max(0, first - 10), -1)]
-        body: dict[str, object] = {"results": rows}
-        if rows and rows[-1]["timestamp"] != 1:
-            body["nextPageToken"] = f"{self.life}/{end - first + 10}"
-        return Response(200, {}, json.dumps(body).encode())
-
-    async def aclose(self) -> None:
-        """Do nothing."""
 
 
 @pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
     """A restart of a bounded query begins at the last row given, or its last tie."""
-    service = Ranged()
+    points = [{"timestamp": stamp, "value": 0.5} for stamp in range(100, 0, -1)]
+    service = Listed(points, 10, items="results", anchor="timestamp", end="endTimestamp")
     options: dict[str, Any] = {"descending_key": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
-    async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/series", **options)
         rows = await pages.collect(limit=34)
-        service.forget()
-        if through_text:
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            pages = session.metrics.list("/v2/series", resume=resume, **options)
-        rows += await pages.collect(limit=20)
-        if through_text:
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            pages = session.metrics.list("/v2/series", resume=resume, **options)
-        rows += await pages.collect()
+        service.life += 1
+        for limit in (20, 99):
+            if through_text:
+                resume = Checkpoint.loads(pages.checkpoint.dumps())
+                pages = session.metrics.list("/v2/series", resume=resume, **options)
+            rows += await pages.collect(limit=limit)
     assert [row["timestamp"] for row in rows] == list(range(100, 0, -1))
     assert pages.restarts == 1
     bounds = [query.get("endTimestamp") for query in service.queries]
@@ -184,18 +116,11 @@ async def test_bad_order() -> None:
     class Row:
         timestamp: str
 
-    class One:
-        async def send(self, request: Request) -> Response:
-            return Response(200, {}, b'{"rows": [{"timestamp": "today"}]}')
-
-        async def aclose(self) -> None: ...
-
-    async with Session(metrics_base_url="https://metrics.test", transport=One()) as session:
+    async with reaching(Answering(b'{"rows": [{"timestamp": "today"}]}')) as session:
         for name in ("timestamp", "missing"):
-            with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", descending_key=name).collect()
-            with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", descending_key=name, model=Row).collect()
+            for options in ({}, {"model": Row}):
+                with pytest.raises(DecodeError, match=name):
+                    await session.metrics.list("/v2/rows", descending_key=name, **options).collect()
         with pytest.raises(ConfigurationError, match="descending_key"):
             session.metrics.list("/v2/rows", until="endTimestamp")
 
@@ -266,54 +191,15 @@ async def test_order_named_only_at_the_resume() -> None:
             session.data.list(BLOCKS, page_size=10, descending_key="blockNumber", resume=pages.checkpoint)
 
 
-@define
-class Movable:
-    """Rows in descending order, with pages anchored at rows, that change on request.
-
-    Rows appear and vanish, and tokens die.
-    """
-
-    rows: list[int]
-    size: int = 4
-    life: int = 0
-    odd: bool = False
-
-    def forget(self) -> None:
-        """Let all tokens die."""
-        self.life += 1
-
-    async def send(self, request: Request) -> Response:
-        """Return a page of the rows below the one that the token names."""
-        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
-        life, _, at = query.get("pageToken", f"{self.life}/1000").partition("/")
-        if life != str(self.life):
-            return Response(400, {}, b'{"message": "expired"}')
-        below = int(at)
-        left = [row for row in self.rows if row < below and row <= int(query.get("end", 1_000))]
-        page = left[: self.size]
-        body: dict[str, object] = {"rows": [{"n": "odd" if self.odd else row} for row in page]}
-        if len(left) > self.size:
-            body["nextPageToken"] = f"{self.life}/{page[-1]}"
-        return Response(200, {}, json.dumps(body).encode())
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-def moving(service: Movable, **options: Any) -> Session:
-    """Return a session that reaches `service`."""
-    return Session(metrics_base_url="https://metrics.test", transport=service, **options)
-
-
 async def test_resume_in_a_page_that_lost_rows() -> None:
     """Rows deleted from the begun page do not make a resume skip others."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
+    service = Listed(numbered(range(12, 0, -1)), anchor="n")
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/rows")
         numbers = [row["n"] for row in await pages.collect(limit=6)]
         text = pages.checkpoint.dumps()
-        service.rows.remove(8)
-        service.rows.remove(6)
+        service.rows.remove({"n": 8})
+        service.rows.remove({"n": 6})
         rest = session.metrics.list("/v2/rows", resume=Checkpoint.loads(text))
         numbers += [row["n"] for row in await rest.collect()]
     assert numbers == [12, 11, 10, 9, 8, 7, 5, 4, 3, 2, 1]
@@ -321,8 +207,8 @@ async def test_resume_in_a_page_that_lost_rows() -> None:
 
 async def test_first_page_that_grew_by_more_than_a_page() -> None:
     """Rows given of a first page are matched on later pages too, over two resumes."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
+    service = Listed(numbered(range(12, 0, -1)), anchor="n")
+    async with reaching(service) as session:
         numbers = []
         resume: Checkpoint | None = None
         for limit in (3, 2, 4, 99):
@@ -334,30 +220,30 @@ async def test_first_page_that_grew_by_more_than_a_page() -> None:
                     break
             resume = Checkpoint.loads(pages.checkpoint.dumps())
             if len(numbers) == 3:
-                service.rows[:0] = range(18, 12, -1)
+                service.rows[:0] = numbered(range(18, 12, -1))
     assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
 
 
 async def test_inexact_restart_after_pages() -> None:
     """An inexact restart has an event: `items()` cannot match rows read as pages."""
-    service = Movable(list(range(12, 0, -1)))
+    service = Listed(numbered(range(12, 0, -1)), anchor="n")
     heard: list[Event] = []
-    async with moving(service, on_event=heard.append) as session:
+    async with reaching(service, on_event=heard.append) as session:
         pages = session.metrics.list("/v2/rows")
         await anext(pages)
-        service.forget()
+        service.life += 1
         assert len(await pages.collect()) == 12
     assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
 
 
 async def test_resume_in_a_second_pass() -> None:
     """A resume after a restart without an order reports that rows may come again."""
-    service = Movable(list(range(12, 0, -1)))
+    service = Listed(numbered(range(12, 0, -1)), anchor="n")
     heard: list[Event] = []
-    async with moving(service, on_event=heard.append) as session:
+    async with reaching(service, on_event=heard.append) as session:
         pages = session.metrics.list("/v2/rows")
         await pages.collect(limit=8)
-        service.forget()
+        service.life += 1
         await pages.collect(limit=1)
         assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
         await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
@@ -369,33 +255,34 @@ async def test_resume_in_a_second_pass() -> None:
 
 async def test_restarts_from_the_watermark_are_progress() -> None:
     """A restart from the watermark may get fewer pages far, but has to progress."""
-    service = Movable(list(range(40, 0, -1)))
-    async with moving(service) as session:
+    service = Listed(numbered(range(40, 0, -1)), anchor="n")
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", until="end")
         rows = await pages.collect(limit=20)
         for _ in range(4):
-            service.forget()
+            service.life += 1
             rows += await pages.collect(limit=4)
         rows += await pages.collect()
     assert [row["n"] for row in rows] == list(range(40, 0, -1))
     assert pages.restarts == 4
 
 
-@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
-    """Iterating again after a page with a bad key fetches that page again."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
+    """A page with a bad key is fetched again, and no page fetched ahead behind it takes its place."""
+    service = Listed(numbered(range(20, 0, -1)))
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", prefetch=prefetch)
-        rows = list(await anext(pages))
-        service.odd = True
+        service.rows[5] = {"n": "odd"}
+        rows = [*await anext(pages)]
         await asyncio.sleep(1)
-        with pytest.raises(DecodeError) as caught:
+        with pytest.raises(DecodeError, match="n") as caught:
             await pages.collect()
-        service.odd = False
         assert caught.value.checkpoint == pages.checkpoint
+        service.rows[5] = {"n": 15}
+        await asyncio.sleep(1)
         rows += await pages.collect()
-    assert [row["n"] for row in rows] == list(range(12, 0, -1))
+    assert [row["n"] for row in rows] == list(range(20, 0, -1))
 
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
@@ -415,3 +302,75 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
     assert copies == late
     assert late[0] != late[1]
+
+
+# Keys and orders that are refuted later, and tokens that are refused twice
+
+
+async def test_a_token_that_dies_after_it_was_renewed() -> None:
+    """A page refused with a new token is checked again."""
+    service, heard = Listed(numbered(range(20, 0, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        rows = await pages.collect(limit=12)
+        service.shut = 12
+        for _ in range(2):
+            with pytest.raises(PageRefusedError, match="maintenance"):
+                await pages.collect()
+        service.shut, service.life = None, 1
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(20, 0, -1))
+    assert pages.restarts == 1
+
+
+async def test_key_refuted_after_a_resume() -> None:
+    """Rows whose key is refuted after a resume are matched by the marks of their keys."""
+    service, heard = Listed(numbered([8, 7, 6, 5, 4, 3], key="one")), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n", key="key")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        resume = Checkpoint.loads(begun.checkpoint.dumps())
+        rest = session.metrics.list("/v1/rows", descending_key="n", key="key", resume=resume)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert [event.page for event in heard if isinstance(event, KeyNotUnique)] == [1]
+    assert numbers == [8, 7, 6, 5, 4, 3]
+
+
+async def test_order_that_breaks_in_a_later_pass() -> None:
+    """Rows of an earlier pass are left out although the order breaks in a later one."""
+    service, heard = Listed(numbered([20, 19, 18, 17, 16, 15, 14, 13, 12, 11], key="one")), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await pages.collect(limit=8)]
+        service.rows.insert(2, {"n": 99})
+        service.life = 1
+        numbers += [row["n"] for row in await pages.collect()]
+    assert numbers == [20, 19, 18, 17, 16, 15, 14, 13, 99, 12, 11]
+    assert sum(isinstance(event, OrderBroken) for event in heard) == 1
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+
+
+async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
+    """Rows given of a page are left out after a resume although it breaks the order."""
+    service, heard = Listed(numbered([20, 19, 18, 17, 16], key="one")), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        service.rows.insert(1, {"n": 99})
+        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert numbers == [20, 19, 99, 18, 17, 16]
+
+
+async def test_ordered_lists_drop_their_marks() -> None:
+    """Checkpoints of an ordered list have no marks behind the page of a resume."""
+    service, heard = Listed(numbered(range(20, 0, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n")
+        await begun.collect(limit=2)
+        assert len(begun.checkpoint.head) == 2
+        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
+        await rest.collect(limit=2)
+        assert rest.checkpoint.head == ()
+        await rest.collect(limit=1)
+        assert len(rest.checkpoint.head) == 1, "of the page that is open now"

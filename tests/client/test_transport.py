@@ -39,7 +39,6 @@ from chainapi.errors import (
     DecodeError,
     RedirectError,
     ResponseTooLargeError,
-    ServerError,
     SessionClosedError,
 )
 from chainapi.transport import AiohttpTransport, Request
@@ -370,50 +369,6 @@ async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> Non
 
 
 # Errors and odd bodies
-
-
-async def test_error_page_of_a_gateway_is_a_server_error() -> None:
-    """An HTML page with a 5xx is a ServerError with an excerpt, not a JSON error."""
-    page = b"<html><h1>Bad gateway</h1>" + b"x" * 100_000
-    answer = http(page, "502 Whatever", "Content-Type: text/html")
-    async with session_on(each(answer)) as (session, _):
-        with pytest.raises(ServerError) as caught:
-            await session.data.get("/v1/x")
-    assert caught.value.status == 502
-    assert len(str(caught.value)) < 500
-    assert caught.value.messages[0].startswith("<html><h1>Bad gateway</h1>")
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        http(b"<html>Please sign in</html>", "200 OK", "Content-Type: text/html"),
-        http(b"", "200 OK", "Content-Type: application/json"),
-        b"HTTP/1.1 204 No Content\r\n\r\n",
-        http("{}".encode("utf-16"), "200 OK", "Content-Type: application/json; charset=utf-16"),
-        http(b"\xff{}", "200 OK", "Content-Type: application/json"),
-    ],
-    ids=["captive portal", "empty", "204", "utf-16", "not utf-8"],
-)
-async def test_successful_answer_without_json_is_a_decode_error(answer: bytes) -> None:
-    """A 2xx with a body that is no JSON in UTF-8 is a DecodeError, whichever charset is announced."""
-    async with session_on(each(answer)) as (session, _):
-        with pytest.raises(DecodeError) as caught:
-            await session.data.get("/v1/x")
-    assert caught.value.malformed != answer.startswith(b"HTTP/1.1 204")
-
-
-async def test_web_page_in_place_of_json_is_not_requested_again() -> None:
-    """A web page in place of JSON is an error after one request, and names the address for a browser."""
-    for start in (b"", b" \r\n", b"\xef\xbb\xbf"):
-        page = start + b"<!DOCTYPE html><html>Please sign in</html>"
-        answer = each(http(page, "200 OK", "Content-Type: text/html"))
-        async with session_on(answer, max_attempts=5) as (session, server):
-            with pytest.raises(
-                DecodeError, match=r"HTML.*sign-in.* Open http://127\.0\.0\.1:\d+ in a"
-            ) as caught:
-                await session.data.get("/v1/x")
-            assert (caught.value.attempts, caught.value.malformed, len(server.requests)) == (1, True, 1)
 
 
 async def test_valid_json_is_taken_whatever_it_is_called() -> None:
