@@ -118,9 +118,9 @@ async def test_bad_order() -> None:
 
     async with reaching(Answering(b'{"rows": [{"timestamp": "today"}]}')) as session:
         for name in ("timestamp", "missing"):
-            for options in ({}, {"model": Row}):
+            for model in (None, Row):
                 with pytest.raises(DecodeError, match=name):
-                    await session.metrics.list("/v2/rows", descending_key=name, **options).collect()
+                    await session.metrics.list("/v2/rows", descending_key=name, model=model).collect()
         with pytest.raises(ConfigurationError, match="descending_key"):
             session.metrics.list("/v2/rows", until="endTimestamp")
 
