@@ -20,26 +20,15 @@ from chainapi.errors import (
 )
 from chainapi.events import CallBegan, Event
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response
+from tests.client.services import Script, settle, time
 from tests.sessions import Answering, reaching, simulated
 
 PATH = "/v1/chains/43114"
 
 
-def now() -> float:
-    """Return the time of the running loop."""
-    return asyncio.get_running_loop().time()
-
-
 def server_of(body: bytes = b'{"chainId": "1"}', **settings: Any) -> Answering:
     """Return a transport that answers after a second."""
     return Answering(body, **{"seconds": 1.0, **settings})
-
-
-async def settle() -> None:
-    """Let every task that is ready run."""
-    for _ in range(5):
-        await asyncio.sleep(0)
 
 
 async def test_identical_requests_are_one() -> None:
@@ -49,7 +38,7 @@ async def test_identical_requests_are_one() -> None:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
         assert len(server.requests) == 1
-        assert now() == pytest.approx(1.0)
+        assert time() == pytest.approx(1.0)
         assert results == [{"chainId": "1"}] * 100
         assert len(set(map(id, results))) == 100  # a caller may change what it got
         await view.data.get(PATH)
@@ -57,36 +46,26 @@ async def test_identical_requests_are_one() -> None:
 
 
 async def test_other_requests_are_sent() -> None:
-    """A request that differs in URL, service, waits or headers is sent by itself."""
-    others: dict[str, Callable[[SessionView], Any]] = {
-        "path": lambda view: view.data.get("/v1/chains/1"),
-        "parameters": lambda view: view.data.get(PATH, a="1"),
-        "service": lambda view: view.metrics.get(PATH),
-        "priority": lambda view: view.data.get(PATH, priority=1),
-        "header": lambda view: view.with_options(headers={"x-tenant": "a"}).data.get(PATH),
-        "max_waiting": lambda view: view.with_options(max_waiting=100).data.get(PATH),
-        "not coalesced": lambda view: view.with_options(coalesce=False).data.get(PATH),
+    """A request of another URL, service, wait or header is sent by itself; tag and trace do not count."""
+    calls: dict[str, tuple[int, Callable[[SessionView], Any]]] = {
+        "path": (2, lambda view: view.data.get("/v1/chains/1")),
+        "parameters": (2, lambda view: view.data.get(PATH, a="1")),
+        "service": (2, lambda view: view.metrics.get(PATH)),
+        "priority": (2, lambda view: view.data.get(PATH, priority=1)),
+        "header": (2, lambda view: view.with_options(headers={"x-tenant": "a"}).data.get(PATH)),
+        "max_waiting": (2, lambda view: view.with_options(max_waiting=100).data.get(PATH)),
+        "not coalesced": (2, lambda view: view.with_options(coalesce=False).data.get(PATH)),
+        "tag": (1, lambda view: view.with_options(tag="t").data.get(PATH)),
+        "trace": (1, lambda view: view.with_options(headers={"Traceparent": "00-1"}).data.get(PATH)),
     }
     sent = {}
-    for name, call in others.items():
+    for name, (_, call) in calls.items():
         server = server_of()
         async with reaching(server) as session:
             view = session.with_options(coalesce=True)
             await asyncio.gather(view.data.get(PATH), call(view))
         sent[name] = len(server.requests)
-    assert sent == dict.fromkeys(others, 2)
-
-
-async def test_views_and_traces_do_not_matter() -> None:
-    """Views with the same options share requests, whatever tag and trace they have."""
-    server = server_of()
-    async with reaching(server) as session:
-        views = [
-            session.with_options(coalesce=True, tag=f"t{n}", headers={"Traceparent": f"00-{n}"})
-            for n in range(3)
-        ]
-        await asyncio.gather(*(view.data.get(PATH) for view in views))
-    assert len(server.requests) == 1
+    assert sent == {name: number for name, (number, _) in calls.items()}
 
 
 @pytest.mark.parametrize("leaving", [0, 1])
@@ -138,9 +117,9 @@ async def test_each_caller_has_its_own_error() -> None:
 
 
 async def test_each_caller_decodes_for_itself() -> None:
-    """A model that does not fit fails its own caller only."""
-    server = server_of()
-    async with reaching(server) as session:
+    """A model that does not fit fails its own caller only, with the numbers of the request."""
+    server, events = server_of(headers={"x-request-id": "r-17"}), list[Event]()
+    async with reaching(server, on_event=events.append) as session:
         view = session.with_options(coalesce=True)
         calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
         wrong, right = await asyncio.gather(*calls, return_exceptions=True)
@@ -148,6 +127,8 @@ async def test_each_caller_decodes_for_itself() -> None:
     assert right == {"chainId": "1"}
     assert isinstance(wrong, DecodeError)
     assert "GET /v1/chains/43114" in str(wrong)
+    (began,) = (event for event in events if isinstance(event, CallBegan))
+    assert (wrong.call, wrong.request_id) == (began.call, "r-17")
 
 
 async def test_malformed_bodies_are_repeated_once_for_all() -> None:
@@ -171,21 +152,15 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
         later = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
         with pytest.raises(DeadlineExceededError):
             await first
-        assert now() == pytest.approx(5.0)
+        assert time() == pytest.approx(5.0)
         assert await asyncio.gather(*later) == [{"chainId": "1"}] * 3
-        assert now() == pytest.approx(7.0)
+        assert time() == pytest.approx(7.0)
     assert len(server.requests) == 2
 
 
 async def test_a_transport_that_cancels_its_requests_is_not_asked_for_ever() -> None:
     """A transport that ends requests as cancelled ends each call as cancelled after one more request."""
-
-    class Cancelling(Answering):
-        async def send(self, request: Request) -> Response:
-            await super().send(request)
-            raise asyncio.CancelledError
-
-    server = Cancelling()
+    server = Script(asyncio.CancelledError())
     async with reaching(server) as session:
         view = session.with_options(coalesce=True)
         calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
@@ -248,19 +223,6 @@ async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time()
     assert sum(isinstance(event, CallBegan) for event in events) == 3
 
 
-async def test_an_error_of_decoding_has_the_call_and_the_request_id() -> None:
-    """A model that does not fit a shared response raises an error with the numbers of its request."""
-    server = server_of(headers={"x-request-id": "r-17"})
-    events = list[Event]()
-    async with reaching(server, on_event=events.append) as session:
-        view = session.with_options(coalesce=True)
-        with pytest.raises(DecodeError) as caught:
-            await view.data.get(PATH, model=list[int])
-    (began,) = (event for event in events if isinstance(event, CallBegan))
-    assert caught.value.call == began.call
-    assert caught.value.request_id == "r-17"
-
-
 async def test_pages_are_shared_page_by_page() -> None:
     """Walks of one list share the requests for its pages, and each has every row."""
     sim = Simulator(latency=0.1)
@@ -275,12 +237,7 @@ async def test_pages_are_shared_page_by_page() -> None:
 
 async def test_an_outside_error_is_shared_as_it_is() -> None:
     """An error of a user's transport that is none of chainapi's reaches every caller."""
-
-    class Broken(Answering):
-        async def send(self, request: Request) -> Response:
-            raise ZeroDivisionError
-
-    async with reaching(Broken()) as session:
+    async with reaching(Script(ZeroDivisionError())) as session:
         view = session.with_options(coalesce=True)
         results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
     assert [type(error) for error in results] == [ZeroDivisionError] * 2
