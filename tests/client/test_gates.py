@@ -8,21 +8,31 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from math import inf
 from types import FrameType
 from typing import Any
 
 import pytest
+from aiolimiter import AsyncLimiter
 
-from chainapi import Limit, LimiterOptions, Session
+from chainapi import Limit, LimiterOptions, Session, SessionView
 from chainapi._limits import gates
 from chainapi._limits.gate import Gate
-from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
+from chainapi.errors import (
+    APITimeoutError,
+    ConfigurationError,
+    QueueFullError,
+    QuotaWaitError,
+    RateLimitedError,
+    SessionClosedError,
+)
 from chainapi.events import Event, RequestSent, WaitBegan, WaitEnded
+from chainapi.models import EvmBlock
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
 from chainapi.transport import AiohttpTransport, Response, Transport
 from tests.client.services import Script, time
-from tests.sessions import Answering
+from tests.sessions import Answering, reaching, simulated
 
 HOST = "https://data.test"
 KEY = "key-of-the-tests"
@@ -39,7 +49,7 @@ def opened(transport: Transport | None, key: str = KEY, host: str = HOST, **opti
     return Session(data_base_url=host, api_key=key, transport=transport, **options)
 
 
-def simulated(sim: Simulator, transport: Transport, **options: Any) -> Session:
+def sharing(sim: Simulator, transport: Transport, **options: Any) -> Session:
     """Return a session on a simulator in memory, with a shared transport."""
     return opened(transport, sim.api_key, sim.data_base_url, **options)
 
@@ -65,7 +75,7 @@ async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, s
     """One refusal for 600 requests of one key in all sessions; none sent in a stop."""
     sim = limited(seed)
     transport = sim.transport()
-    sessions = [simulated(sim, transport) for _ in range(number)]
+    sessions = [sharing(sim, transport) for _ in range(number)]
     calls = [session.data.get(PATH) for _ in range(600 // number) for session in sessions]
     await asyncio.gather(*calls)
     for session in sessions:
@@ -89,9 +99,9 @@ async def test_isolated_session_has_gates_of_its_own() -> None:
     sim = limited(seed=2)
     transport = sim.transport()
     async with (
-        simulated(sim, transport, limiter=LimiterOptions(isolated=True)) as one,
-        simulated(sim, transport, limiter=LimiterOptions(isolated=True)) as two,
-        simulated(sim, transport) as three,
+        sharing(sim, transport, limiter=LimiterOptions(isolated=True)) as one,
+        sharing(sim, transport, limiter=LimiterOptions(isolated=True)) as two,
+        sharing(sim, transport) as three,
     ):
         assert len({gate(one), gate(two), gate(three)}) == 3
         await asyncio.gather(*(session.data.get(PATH) for _ in range(300) for session in (one, two)))
@@ -106,11 +116,11 @@ async def test_session_for_each_request() -> None:
     sim = limited()
     transport = sim.transport()
     for _ in range(350):
-        async with simulated(sim, transport) as session:
+        async with sharing(sim, transport) as session:
             await session.data.get(PATH)
     assert sim.stats.answered[429] <= 1
     assert sim.stats.sent_while_stopped == 0
-    async with simulated(sim, transport, max_wait=1.0) as session:
+    async with sharing(sim, transport, max_wait=1.0) as session:
         assert session.quota["data"].limit == 100
 
 
@@ -118,7 +128,7 @@ async def test_quota_is_what_all_sessions_used() -> None:
     """`session.quota` shows the shared gate before the session has sent a request."""
     sim = limited()
     transport = sim.transport()
-    async with simulated(sim, transport) as one, simulated(sim, transport) as two:
+    async with sharing(sim, transport) as one, sharing(sim, transport) as two:
         await asyncio.gather(*(one.data.get(PATH) for _ in range(10)))
         assert two.quota["data"].remaining == one.data.quota.remaining == 90
         flying = asyncio.create_task(one.data.get(PATH))
@@ -353,8 +363,8 @@ async def test_max_wait_and_now_are_each_sessions_own() -> None:
     sim = limited()
     transport = sim.transport()
     async with (
-        simulated(sim, transport) as patient,
-        simulated(sim, transport, max_wait=2.0, now=lambda: 1_000_000.0) as hasty,
+        sharing(sim, transport) as patient,
+        sharing(sim, transport, max_wait=2.0, now=lambda: 1_000_000.0) as hasty,
     ):
         await asyncio.gather(*(patient.data.get(PATH) for _ in range(100)))
         waiting = asyncio.create_task(patient.data.get(PATH))
@@ -392,7 +402,7 @@ async def test_each_waiting_session_hears_of_its_wait() -> None:
     sim = limited()
     transport = sim.transport()
     heard: dict[str, list[Event]] = {"one": [], "two": [], "three": []}
-    one, two, three = (simulated(sim, transport, on_event=events.append) for events in heard.values())
+    one, two, three = (sharing(sim, transport, on_event=events.append) for events in heard.values())
     assert three.quota
     await asyncio.gather(*(one.data.get(PATH) for _ in range(100)))
     first = asyncio.create_task(one.data.get(PATH))
@@ -421,8 +431,8 @@ async def test_closing_one_session_leaves_the_others_in_peace() -> None:
     """Waiters keep their places when a session with waiters before them is closed."""
     sim = limited()
     transport = sim.transport()
-    async with simulated(sim, transport) as stays:
-        leaves = simulated(sim, transport, rate=Limit(1000, per=1.0))
+    async with sharing(sim, transport) as stays:
+        leaves = sharing(sim, transport, rate=Limit(1000, per=1.0))
         await asyncio.gather(*(stays.data.get(PATH) for _ in range(100)))
         gone = [asyncio.create_task(leaves.data.get(PATH)) for _ in range(100)]
         await asyncio.sleep(1)
@@ -475,3 +485,213 @@ async def test_sessions_share_on_real_loops() -> None:
             assert all(isinstance(outcome, SessionClosedError) for outcome in outcomes[1::2])
             assert not any(isinstance(outcome, BaseException) for outcome in outcomes[::2])
         assert sim.stats.sent_while_stopped == 0
+
+
+# --- prices, ceilings, spenders, and a service that hangs ---
+
+
+async def test_request_that_costs_more_than_the_whole_limit_fails() -> None:
+    """A request refused with all of its limit left fails early, another after all attempts."""
+    for left, attempts in (("100", 2), ("99", 5)):
+        fields = {"ratelimit-policy": "100;w=60", "ratelimit-limit": "100", "ratelimit-remaining": left}
+        refusing = Answering(status=429, headers={**fields, "retry-after": "5"})
+        async with reaching(refusing, limiter=LimiterOptions(isolated=True)) as session:
+            with pytest.raises(RateLimitedError) as caught:
+                await session.data.get("/v1/anything")
+        assert caught.value.attempts == attempts
+        assert ("costs more than the limit" in str(caught.value)) is (attempts == 2)
+
+
+async def test_hanging_service_does_not_make_callers_wait_for_each_other() -> None:
+    """Of 100 callers of a service that never answers, the last fails after 2 minutes, not 75."""
+    async with reaching(Answering(seconds=1e9)) as session:
+        calls = (session.data.get("/v1/anything") for _ in range(100))
+        outcomes = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(isinstance(outcome, APITimeoutError) for outcome in outcomes)
+    assert time() < 120
+
+
+async def test_rate_can_be_shared_with_the_rest_of_the_program() -> None:
+    """An AsyncLimiter of the program's own holds for the session and for others."""
+    limiter = AsyncLimiter(10, 1.0)
+    for _ in range(10):
+        await limiter.acquire()
+    async with reaching(Answering(seconds=0.05), rate=limiter) as session:
+        await session.data.get("/v1/anything")
+        assert time() == pytest.approx(0.15, rel=0.05)
+        await asyncio.gather(*(session.data.get("/v1/anything") for _ in range(20)))
+    assert time() == pytest.approx(2.2, rel=0.05)
+
+
+async def test_spenders_of_a_session() -> None:
+    """The snapshot has what each tag spent; the tag of a call comes before that of its session."""
+    async with simulated(Simulator(seed=1), tag="web") as session:
+        await session.data.list("/v1/chains/43114/blocks", page_size=10).collect(limit=20)
+        await session.data.evm.blocks(43114, tag="job").collect(limit=1)
+        await session.data.chain(43114, tag="job")
+        await session.data.get("/v1/chains/43114", tag="")
+        costs = {one.tag: one for one in session.quota["data"].spenders}
+    assert {tag: (one.process, one.requests) for tag, one in costs.items()} == {
+        "web": ("", 2),
+        "job": ("", 2),
+        "": ("", 1),
+    }
+    assert all(one.units >= one.requests for one in costs.values())
+
+
+def test_tags_are_checked() -> None:
+    """A tag is a string of at most 64 printable characters."""
+    session = simulated(Simulator(seed=1))
+    for tag in (7, b"job", "a" * 65, "line\nend", "\x1b[31m", ["job"]):
+        options: dict[str, Any] = {"tag": tag}
+        with pytest.raises(ConfigurationError, match=r"tag=.* must be a string of at most 64 printable"):
+            Session(**options)
+        with pytest.raises(ConfigurationError, match="tag="):
+            session.data.evm.blocks(43114, **options)
+        with pytest.raises(ConfigurationError, match="tag="):
+            session.data.list("/v1/chains", **options)
+
+
+@pytest.mark.adapter
+@pytest.mark.real_time
+async def test_specified_headers_with_200_callers() -> None:
+    """Over a socket, 200 callers pass windows of a second with few refusals, and none sends in a stop."""
+    async with Simulator(limit=80, window=1.0) as simulator:
+        async with Session(data_base_url=simulator.data_base_url, api_key=simulator.api_key) as session:
+            bodies = await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(200)))
+        stats = simulator.stats
+    assert len(bodies) == 200
+    assert stats.answered[200] == 200
+    assert stats.answered[429] <= 2
+    assert stats.sent_while_stopped == 0
+
+
+# --- `max_waiting`: the calls that may wait for quota at once, and the next one that fails ---
+
+
+@pytest.mark.parametrize(("most", "windows"), [(0, 1), (1, 1), (2, 1), (3, 2), (4, 2)])
+async def test_refused_call_comes_again_when_those_that_wait_have_left(most: int, windows: int) -> None:
+    """With two requests a minute, the wait is the minutes of those that wait, not of the call behind them."""
+    async with simulated(Simulator(limit=2, window=60.0), max_waiting=most) as session:
+        for _ in range(2):
+            await session.data.get(PATH)
+        began = time()
+        waiting = [asyncio.create_task(session.data.get(PATH)) for _ in range(most)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError) as caught:
+            await session.data.get(PATH)
+        assert caught.value.retry_after == pytest.approx(60.0 * windows, abs=1.5)
+        await asyncio.gather(*waiting)
+        assert time() - began <= caught.value.retry_after + 0.1
+
+
+async def test_max_waiting_of_a_view() -> None:
+    """Views made of one share its places, views with a limit of their own and the session do not."""
+    simulator = Simulator(limit=2, window=60.0)
+    async with simulated(simulator) as session:
+        for _ in range(2):
+            await session.data.get(PATH)
+        web = session.with_options(max_waiting=2)
+        derived = web.with_options(tag="request")
+        calls = [asyncio.create_task(view.data.get(PATH)) for view in (web, derived)]
+        await asyncio.sleep(0)
+        for view in (web, derived):
+            with pytest.raises(QueueFullError, match="max_waiting=2 calls"):
+                await view.data.get(PATH)
+        own = derived.with_options(max_waiting=1)
+        free = web.with_options(max_waiting=inf)
+        calls += [asyncio.create_task(view.data.get(PATH)) for view in (own, free, session, session)]
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError, match="max_waiting=1 calls"):
+            await own.data.get(PATH)
+        await web.metrics.chains.list().collect(limit=1)  # another quota
+        assert time() < 1.0
+        await asyncio.gather(*calls)
+
+
+async def test_equal_views_are_counted_together() -> None:
+    """A view made for each request shares its places with the equal ones, whatever its headers are."""
+
+    def view(session: Session, number: int, **options: Any) -> SessionView:
+        tagged = session.with_options(tag="web", headers={"x-request-id": f"r{number}"})
+        return tagged.with_options(max_waiting=2, **options)
+
+    async with simulated(Simulator(limit=1, window=60.0)) as session:
+        await session.data.get(PATH)
+        calls = [asyncio.create_task(view(session, number).data.get(PATH)) for number in range(2)]
+        await asyncio.sleep(0)
+        for number in range(2, 4):
+            with pytest.raises(QueueFullError):
+                await view(session, number).data.get(PATH)
+        calls.append(asyncio.create_task(view(session, 4, priority=1).data.get(PATH)))
+        await asyncio.gather(*calls)
+
+
+async def test_equal_views_are_coalesced() -> None:
+    """Views made for each request share requests although they have `max_waiting`."""
+    simulator = Simulator(limit=1, window=60.0)
+    async with simulated(simulator) as session:
+        await session.data.get(PATH)
+        views = [session.with_options(coalesce=True, max_waiting=1) for _ in range(3)]
+        await asyncio.gather(*(view.data.get(PATH) for view in views))  # one of them waits for quota
+    assert simulator.stats.answered[200] == 2
+
+
+async def test_max_waiting_of_a_session() -> None:
+    """A session can have the limit too; its views share it."""
+    async with simulated(Simulator(limit=1, window=60.0), max_waiting=1) as session:
+        await session.data.get(PATH)
+        waiting = asyncio.create_task(session.data.get(PATH))
+        await asyncio.sleep(0)
+        with pytest.raises(QueueFullError):
+            await session.with_options(priority=1).data.get(PATH)
+        await waiting
+
+
+async def test_refused_page_has_a_checkpoint() -> None:
+    """A stream whose next page is refused raises the error with its position, and continues from there."""
+    simulator = Simulator(limit=3, window=60.0)
+    async with simulated(simulator) as session:
+        expected = await session.data.evm.blocks(43114, page_size=10).collect(limit=40)
+        await asyncio.sleep(200.0)
+        view = session.with_options(max_waiting=0)
+        rows = list[EvmBlock]()
+
+        async def read() -> None:
+            async for page in view.data.evm.blocks(43114, page_size=10):
+                rows.extend(page.items)
+
+        with pytest.raises(QueueFullError) as caught:
+            await read()
+        assert 0 < len(rows) < 40
+        assert caught.value.checkpoint is not None
+        began = time()
+        await asyncio.sleep(caught.value.retry_after + 1e-6)
+        resumed = view.data.evm.blocks(43114, page_size=10, resume=caught.value.checkpoint)
+        rows += await resumed.collect(limit=10)
+        assert rows == expected[: len(rows)]
+        assert time() - began <= 61.0
+
+
+async def test_retries_of_an_admitted_call_are_not_refused() -> None:
+    """A call that met a 429 waits for its next attempt, although no call may wait; others are refused."""
+    simulator = Simulator(limit=1, window=10.0)
+    other = simulated(simulator, limiter=LimiterOptions(isolated=True))
+    async with other, simulated(simulator, limiter=LimiterOptions(isolated=True), max_waiting=0) as session:
+        await other.data.get(PATH)
+        began = time()
+        call = asyncio.create_task(session.data.get(PATH))
+        await asyncio.sleep(1.0)
+        with pytest.raises(QueueFullError):
+            await session.data.get(PATH)
+        await call
+        assert time() - began > 9.0
+
+
+@pytest.mark.parametrize("value", [-1, 1.5, True, "10"])
+def test_max_waiting_is_checked(value: object) -> None:
+    """A limit that is no whole number from 0 up is refused, by sessions and by views."""
+    with pytest.raises(ConfigurationError, match="max_waiting"):
+        simulated(Simulator(), max_waiting=value)
+    with pytest.raises(ConfigurationError, match="max_waiting"):
+        simulated(Simulator()).with_options(max_waiting=value)  # type: ignore[arg-type]
