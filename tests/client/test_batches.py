@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from chainapi import Pages, Session
-from chainapi.errors import ConfigurationError, PagingError, ServerError
+from chainapi.errors import PagingError, ServerError
 from chainapi.simulator import Fault, Simulator
 from chainapi.testing import VirtualLoop
 from tests.sessions import cancelled, simulated
@@ -67,18 +67,6 @@ async def test_items_up_to_a_limit(limit: int) -> None:
         assert simulator.stats.requests == -(-len(rows) // 7)
         rest = [row async for row in pages.items()]
         assert numbers(rows + rest) == list(range(40))
-
-
-async def test_wrong_sizes_are_refused_at_once() -> None:
-    """A limit or a size that is no whole number above 0 raises before anything is read."""
-    wrong: tuple[Any, ...] = (0, -1, 1.5, True, "5")
-    async with simulated(Simulator()) as session:
-        for value in wrong:
-            for read in (blocks(session).items, blocks(session).batches):
-                with pytest.raises(ConfigurationError):
-                    read(value)
-            with pytest.raises(ConfigurationError, match="limit"):
-                blocks(session).batches(limit=value)
 
 
 @settings(max_examples=40)

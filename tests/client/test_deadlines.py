@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +14,6 @@ from chainapi.errors import (
     APIConnectionError,
     APITimeoutError,
     ChainAPIError,
-    ConfigurationError,
     DeadlineExceededError,
     QuotaWaitError,
     RateLimitedError,
@@ -288,22 +286,3 @@ async def test_deadline_of_a_call_wins_over_the_sessions() -> None:
             with pytest.raises(DeadlineExceededError):
                 await session.data.chain(43114, deadline=deadline)
             assert time() - began == pytest.approx(deadline, abs=0.001)
-
-
-async def test_deadlines_that_are_none() -> None:
-    """A deadline that is no number above 0 is refused before a request."""
-    service = Script((0, OK))
-    async with reaching(service) as session:
-        for deadline in (0, -1, float("nan"), "5", True):
-            options: dict[str, Any] = {"deadline": deadline}
-            with pytest.raises(ConfigurationError, match="deadline="):
-                reaching(service, **options)
-            with pytest.raises(ConfigurationError, match="deadline="):
-                await session.data.get(PATH, **options)
-            with pytest.raises(ConfigurationError, match="deadline="):
-                await session.data.chain(43114, **options)
-            with pytest.raises(ConfigurationError, match="deadline="):
-                session.data.chains(**options)
-            with pytest.raises(ConfigurationError, match="deadline="):
-                session.data.list("/v1/blocks", **options)
-    assert service.times == []

@@ -539,19 +539,6 @@ async def test_spenders_of_a_session() -> None:
     assert all(one.units >= one.requests for one in costs.values())
 
 
-def test_tags_are_checked() -> None:
-    """A tag is a string of at most 64 printable characters."""
-    session = simulated(Simulator(seed=1))
-    for tag in (7, b"job", "a" * 65, "line\nend", "\x1b[31m", ["job"]):
-        options: dict[str, Any] = {"tag": tag}
-        with pytest.raises(ConfigurationError, match=r"tag=.* must be a string of at most 64 printable"):
-            Session(**options)
-        with pytest.raises(ConfigurationError, match="tag="):
-            session.data.evm.blocks(43114, **options)
-        with pytest.raises(ConfigurationError, match="tag="):
-            session.data.list("/v1/chains", **options)
-
-
 @pytest.mark.adapter
 @pytest.mark.real_time
 async def test_specified_headers_with_200_callers() -> None:
@@ -686,12 +673,3 @@ async def test_retries_of_an_admitted_call_are_not_refused() -> None:
             await session.data.get(PATH)
         await call
         assert time() - began > 9.0
-
-
-@pytest.mark.parametrize("value", [-1, 1.5, True, "10"])
-def test_max_waiting_is_checked(value: object) -> None:
-    """A limit that is no whole number from 0 up is refused, by sessions and by views."""
-    with pytest.raises(ConfigurationError, match="max_waiting"):
-        simulated(Simulator(), max_waiting=value)
-    with pytest.raises(ConfigurationError, match="max_waiting"):
-        simulated(Simulator()).with_options(max_waiting=value)  # type: ignore[arg-type]

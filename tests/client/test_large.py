@@ -10,43 +10,17 @@ from typing import Any
 
 import pytest
 
-from chainapi import Invalid, MetricPoint, Session
+from chainapi import Invalid, MetricPoint
 from chainapi.errors import DecodeError
 from chainapi.models import ChainInfo, EvmBlock
 from chainapi.models.codec import PART, PageDecoder, decode_resource
 from chainapi.models.error_body import decode_error
 from chainapi.models.sizes import LARGE
-from chainapi.transport import Request, Response
 from tests.documents import Maker
+from tests.sessions import Answering, reaching
 
 MOST = 32  # times its size that a body may take while it is decoded, rows and all
 MOST_ODD = 80  # the same where all rows of a page are odd ones
-
-
-class Fixed:
-    """Service that returns one body."""
-
-    def __init__(self, body: bytes) -> None:
-        self.body = body
-        self.requests = 0
-
-    async def send(self, request: Request) -> Response:
-        """Return the body."""
-        self.requests += 1
-        return Response(200, {"content-type": "application/json"}, self.body)
-
-    async def aclose(self) -> None:
-        """Do nothing: no connection is open."""
-
-
-def session_of(body: bytes) -> Session:
-    """Return a session of a service that gives one body."""
-    return Session(
-        metrics_base_url="https://metrics.invalid",
-        data_base_url="https://data.invalid",
-        api_key="key",
-        transport=Fixed(body),
-    )
 
 
 class Ticks:
@@ -110,7 +84,7 @@ async def test_other_tasks_go_on_while_a_large_page_is_decoded() -> None:
     """Between two steps another task runs; an ordinary page takes no step."""
     rows = blocks(3_000)
     assert list(PageDecoder(EvmBlock, "blocks").steps(page_of(rows[:500]))) == []
-    async with session_of(page_of(rows)) as session:
+    async with reaching(Answering(page_of(rows))) as session:
         ticks = Ticks()
         pages = session.data.evm.blocks(1)
         page = await anext(pages)
@@ -139,7 +113,7 @@ async def test_rows_of_a_huge_page_are_counted_in_a_thread(items: bool, cancelle
     rows = [{"number": place, "text": "x" * 300} for place in range(4_000)]
     body = page_of(rows, "rows")
     assert len(body) > 2**20
-    async with session_of(body) as session:
+    async with reaching(Answering(body)) as session:
         pages = session.data.list("/v1/rows", items="rows", key="number")
         reading = asyncio.create_task(first(pages, items=items))
         if cancelled_after is not None:
@@ -220,16 +194,16 @@ def test_memory_is_a_multiple_of_the_body(name: str, shape: str) -> None:
 @pytest.mark.parametrize("row", [b"[]", b'"a"'])
 async def test_the_refusal_names_the_remedy(row: bytes) -> None:
     """A body of very many small values is refused without another attempt."""
-    transport = Fixed(bomb(row, "rows"))
-    async with Session(data_base_url="https://data.invalid", api_key="key", transport=transport) as session:
+    transport = Answering(bomb(row, "rows"))
+    async with reaching(transport) as session:
         with pytest.raises(DecodeError, match=r"would take too much memory: .* request smaller pages"):
             await anext(session.data.list("/v1/rows", items="rows"))
-    assert transport.requests == 1
+    assert len(transport.requests) == 1
 
 
 async def test_small_bodies_may_be_dense() -> None:
     """A body of up to 256 KiB is not refused for its density."""
     body = b'{"rows":[%b]}' % b",".join([b"[]"] * 50_000)
     assert len(body) <= LARGE
-    async with session_of(body) as session:
+    async with reaching(Answering(body)) as session:
         assert len(await session.data.list("/v1/rows", items="rows").collect()) == 50_000
