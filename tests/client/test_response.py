@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import weakref
 from typing import Any
 from urllib.parse import quote
@@ -10,7 +11,7 @@ import pytest
 
 from chainapi import Cache, MetricPage, Page, Session
 from chainapi.errors import ConfigurationError, DecodeError, NotFoundError
-from chainapi.models import EvmBlock
+from chainapi.models import SharedSecret
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.sessions import simulated
@@ -116,7 +117,7 @@ async def test_errors_and_arguments_are_those_of_get() -> None:
 
 
 async def test_reprs_fit_into_a_line() -> None:
-    """A page, its rows and its response show counts, first and last rows and the token in 100 characters."""
+    """A page, its rows and its response show counts, ends and the token in 110 characters, and no secret."""
     simulator = Simulator(rows=250, points=5)
     async with simulated(simulator, metrics_base_url=simulator.metrics_base_url) as session:
         blocks = await anext(session.data.evm.blocks(43114))
@@ -139,6 +140,9 @@ async def test_reprs_fit_into_a_line() -> None:
         for text in map(repr, [page, *(row for row in page if not isinstance(row, dict))]):
             assert len(text) <= 110
     assert repr(points.items[0]).startswith("MetricPoint(timestamp=1767225600, value=")
+    removed = r"RemovedValidator\(tx_hash='\w{12}\.\.\.\w{5}', node_id='NodeID-\w{5}\.\.\.\w{5}', \.\.\.\)"
+    assert re.fullmatch(removed, repr(validators.items[0]))
+    assert repr(SharedSecret(secret="hidden")) == "SharedSecret()"
 
 
 def test_reprs_of_odd_rows() -> None:
@@ -157,26 +161,3 @@ def test_reprs_of_odd_rows() -> None:
     for rows, text in examples:
         assert repr(Page(rows, None, checkpoint, 0)) == f"<Page: {text}, no page token>"
     assert repr(MetricPage([], "t", checkpoint, 0)) == "<MetricPage: 0 rows, page token>"
-
-
-def test_secrets_are_in_no_repr_of_a_row() -> None:
-    """The secret of a webhook is not shown, and a long row ends with an ellipsis."""
-    from chainapi.models import SharedSecret
-
-    assert repr(SharedSecret(secret="hidden")) == "SharedSecret()"
-    block = EvmBlock(
-        block_number=1,
-        block_timestamp=2,
-        block_hash="0x" + "1" * 64,
-        tx_count=0,
-        base_fee=0,
-        gas_used=0,
-        gas_limit=0,
-        gas_cost=0,
-        parent_hash="0x",
-        fees_spent=0,
-        cumulative_transactions=0,
-    )
-    assert repr(block) == (
-        "EvmBlock(block_number=1, block_timestamp=2, block_hash='0x1111111111...11111', tx_count=0, ...)"
-    )

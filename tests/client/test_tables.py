@@ -68,22 +68,6 @@ async def test_to_arrow(limit: int | None) -> None:
         assert newest(40, count) + rest == newest(40, 40)
 
 
-async def test_types() -> None:
-    """Times are timestamps in UTC, amounts have the chosen form, records and lists stay what they are."""
-    async with simulated(Simulator(rows=3)) as session:
-        schema = (await blocks(session).to_arrow()).schema
-        assert schema.field("block_timestamp").type == pa.timestamp("ms", "UTC")
-        assert [schema.field(name).type for name in ("fees_spent", "gas_used")] == [pa.string(), pa.int64()]
-        decimal = (await blocks(session).to_arrow(amounts="decimal")).schema
-        assert decimal.field("fees_spent").type == pa.decimal128(38, 0)
-        transactions = (await session.data.evm.transactions(43114).to_arrow()).schema
-        assert pa.types.is_struct(transactions.field("method").type)
-        rows = await blocks(session).collect()
-        table = await blocks(session).to_arrow()
-        assert table.column("block_timestamp").to_pylist() == [row.block_time for row in rows]
-        assert table.column("fees_spent").to_pylist() == [str(row.fees_spent) for row in rows]
-
-
 @pytest.mark.parametrize("limit", [3, 7, 9])
 async def test_one_stream_gives_tables_with_several_forms_of_amounts(limit: int) -> None:
     """A stream that is read on with another form of amounts gives the rest in that form, in a page too."""
@@ -299,13 +283,6 @@ async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
     async with answering(block(txCount="x")) as session:
         with pytest.raises(DecodeError, match=r"blocks\[0\].txCount"):
             await session.data.evm.blocks(43114).to_arrow()
-
-
-async def test_unnamed_fields_are_in_the_last_column() -> None:
-    """Fields that the model does not name are JSON in the column `extra`."""
-    async with answering(block(), block(blockHash="0x2", novel={"a": 1})) as session:
-        table = await session.data.evm.blocks(43114).to_arrow()
-    assert table.column("extra").to_pylist() == [None, '{"novel":{"a":1}}']
 
 
 async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:

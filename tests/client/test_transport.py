@@ -589,21 +589,6 @@ async def test_repeated_headers_are_joined() -> None:
 # A redirect is an answer, not an order
 
 
-@both
-async def test_redirect_is_never_followed() -> None:
-    """A redirect is an error that names the target, which gets no request."""
-    for status in (301, 302, 303, 307, 308):
-        async with RawServer(each(http())) as other:
-            location = f"Location: {other.origin.replace('//', '//user:pw@')}/v1/stolen?x=1"
-            moved = each(http(b"", f"{status} Moved", location))
-            async with session_on(moved, max_attempts=5) as (session, server):
-                with pytest.raises(RedirectError, match=f"this one leads to {other.origin}$") as caught:
-                    await session.data.get("/v1/x")
-                assert caught.value.status == status
-                assert len(server.requests) == 1
-            assert other.connections == 0
-
-
 TARGETS = {
     "/v1/x": "to the same origin",
     "": "nowhere",
