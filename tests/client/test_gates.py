@@ -8,6 +8,7 @@ import sys
 import threading
 import tracemalloc
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from math import inf
 from types import FrameType
 from typing import Any
@@ -171,31 +172,23 @@ async def test_who_shares_a_gate() -> None:
 @pytest.mark.rule
 def test_loops_do_not_share() -> None:
     """Two event loops in two threads have a gate each, for their own sessions."""
-    transport = service()
-    found: dict[str, Gate] = {}
-    both = threading.Barrier(2)
+    transport, both = service(), threading.Barrier(2)
 
-    async def use(name: str) -> None:
+    async def use() -> Gate:
         async with opened(transport) as one, opened(transport) as two:
             both.wait(10)
             await asyncio.gather(*(session.data.get(PATH) for _ in range(50) for session in (one, two)))
-            assert gate(one) is gate(two)
-            found[name] = gate(one)
             both.wait(10)
+            assert gate(one) is gate(two)
+            return gate(one)
 
-    def run(name: str) -> None:
-        loop = VirtualLoop()
-        try:
-            loop.run_until_complete(use(name))
-        finally:
-            loop.close()
+    def run(_: int) -> Gate:
+        with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+            return runner.run(use())
 
-    threads = [threading.Thread(target=run, args=(name,)) for name in ("one", "two")]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len({*found.values()}) == 2
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(run, range(2))
+    assert first is not second
 
 
 @pytest.mark.rule

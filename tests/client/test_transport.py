@@ -167,16 +167,6 @@ async def half_a_head(peer: Peer) -> None:
 
 
 @both
-async def test_each_attempt_is_one_request_on_the_wire() -> None:
-    """The server counts exactly the attempts allowed when every response is lost."""
-    for script, attempts in ((reset, 1), (hang_up, 2), (half_a_head, 4)):
-        async with RawServer(script) as server:
-            with pytest.raises(APIConnectionError) as caught:
-                await call(server, max_attempts=attempts)
-            assert caught.value.attempts == attempts == len(server.requests)
-
-
-@both
 @pytest.mark.parametrize("script", [reset, hang_up, half_a_head])
 async def test_a_transport_sends_once(script: Script) -> None:
     """A transport never repeats a request on a connection that was used before."""
@@ -830,17 +820,6 @@ async def test_connections_are_opened_while_the_first_request_is_under_way() -> 
         ) as session:
             await asyncio.gather(*(session.data.get("/v1/x") for _ in range(20)))
         assert (server.connections, len(server.requests)) == (8, 20)
-
-
-async def test_a_session_that_is_closed_opens_no_more_connections() -> None:
-    """Connections that a closed session was opening are given up."""
-    async with RawServer(each(http(b"{}"))) as server:
-        async with Session(data_base_url=server.origin, api_key=KEY) as session:
-            calls = [asyncio.create_task(session.data.get("/v1/x")) for _ in range(9)]
-            await asyncio.sleep(0)
-        ends = await asyncio.gather(*calls, return_exceptions=True)
-        assert {type(end) for end in ends} == {SessionClosedError}
-        assert server.requests == []
 
 
 @pytest.fixture
