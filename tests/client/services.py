@@ -85,52 +85,35 @@ class Script:
 
 @define(eq=False)
 class Listed:
-    """Service of one list in pages, whose rows, tokens and pages change on request.
+    """Service of one list in pages of four rows, whose rows and tokens change on request.
 
     Attributes:
         rows: rows that it holds.
         size: rows of a page.
-        items: name of the list field.
-        anchor: field whose value in the last row of a page opens the next one; None for its place.
         end: name of the parameter that bounds the first field of the rows.
         life: tokens of another life are refused.
-        shut: token that is refused whatever its life.
-        grows: makes a row that the list gains at its head after each request.
         queries: parameters of each request.
 
     """
 
     rows: list[dict[str, Any]]
     size: int = 4
-    items: str = "rows"
-    anchor: str | None = None
     end: str = "end"
     life: int = 0
-    shut: int | None = None
-    grows: Callable[[int], dict[str, Any]] | None = None
     queries: list[dict[str, str]] = field(factory=list[dict[str, str]])
 
     async def send(self, request: Request) -> Response:
         """Answer for the page that the token opens."""
         query = dict(parse_qsl(urlsplit(request.url).query))
         self.queries.append(query)
-        life, _, at = query.get("pageToken", f"{self.life}/").partition("/")
-        if life != str(self.life) or at == str(self.shut):
-            message = "expired" if life != str(self.life) else "under maintenance until 17:00"
-            return Response(400, {}, json.dumps({"message": message}).encode())
+        life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
+        if life != str(self.life):
+            return Response(400, {}, b'{"message": "expired"}')
         most = float(query.get(self.end, "inf"))
         held = [row for row in self.rows if self.end not in query or next(iter(row.values())) <= most]
-        if self.anchor is not None and at:
-            held, at = [row for row in held if row[self.anchor] < int(at)], ""
-        first = int(at or 0)
-        page = held[first : first + self.size]
-        body: dict[str, Any] = {self.items: page}
-        if first + self.size < len(held):
-            body["nextPageToken"] = (
-                f"{self.life}/{page[-1][self.anchor] if self.anchor else first + self.size}"
-            )
-        if self.grows is not None:
-            self.rows.insert(0, self.grows(len(self.rows)))
+        behind = int(at) + self.size
+        token = f"{self.life}/{behind}" if behind < len(held) else None
+        body = {"rows": held[int(at) : behind], "nextPageToken": token}
         return Response(200, {}, json.dumps(body).encode())
 
     async def aclose(self) -> None:

@@ -202,24 +202,6 @@ async def test_timeout_around_a_wait_is_punctual() -> None:
             assert session.metrics.quota.in_flight == session.metrics.quota.waiting == 0
 
 
-async def test_cancelled_walk_goes_on_where_it_was() -> None:
-    """A walk cancelled again and again, at all kinds of moments, yields rows once."""
-    sim = Simulator(rows=300, limit=5, window=7, latency=0.3, faults=[Fault(every=6, status=502)])
-    async with simulated(sim) as session:
-        blocks = session.data.list("/v1/chains/43114/blocks", page_size=20)
-        rows: list[Any] = []
-        patience = 0.1
-        while not blocks.exhausted:
-            try:
-                async with asyncio.timeout(patience):
-                    rows += (await anext(blocks)).items
-                    patience = 0.1
-            except TimeoutError:
-                patience *= 1.7
-        assert len({row["blockNumber"] for row in rows}) == len(rows) == 300
-    assert alone()
-
-
 # Trying again
 
 

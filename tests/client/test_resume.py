@@ -1,4 +1,7 @@
-"""Resume and restart of a list that changed: grown, dead tokens, a key or an order that is refuted."""
+"""Resume and restart of a list, tokens that a service refuses, and lists that lead nowhere.
+
+That each row comes once, whatever a service and a reader do, is proved by the machine of `tests/paging`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ from chainapi.errors import (
     PageTokenExpiredError,
     PaginationLoopError,
 )
-from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted, TokenRenewed
+from chainapi.events import Event, Restarted, TokenRenewed
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.client.services import Listed
@@ -32,34 +35,9 @@ from tests.sessions import Answering, reaching, simulated
 BLOCKS = "/v1/chains/43114/blocks"
 
 
-def numbered(numbers: Iterable[int], **more: str) -> list[dict[str, Any]]:
+def numbered(numbers: Iterable[int]) -> list[dict[str, Any]]:
     """Return a row for each number."""
-    return [{"n": number, **more} for number in numbers]
-
-
-@pytest.mark.parametrize("descending_key", ["blockNumber", None])
-async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
-    """A resume with a dead token goes by the order, else repeats rows; an event says so."""
-    simulator = Simulator(rows=250)
-    heard: list[Event] = []
-
-    def stream(session: Session, resume: Checkpoint | None = None) -> Any:
-        return session.data.list(BLOCKS, page_size=100, descending_key=descending_key, resume=resume)
-
-    async with simulated(simulator) as session:
-        pages = stream(session)
-        begun = await pages.collect(limit=130)
-        text = pages.checkpoint.dumps()
-    simulator.advance(25 * 3600)
-    simulator.insert(BLOCKS, 2)
-    async with simulated(simulator, on_event=heard.append) as session:
-        rest = stream(session, Checkpoint.loads(text))
-        rows = begun + await rest.collect()
-    numbers = [int(row["blockNumber"]) for row in rows]
-    assert rest.restarts == 1
-    assert len(set(numbers)) == 252
-    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
-    assert len(numbers) == (252 if descending_key else 130 + 252)
+    return [{"n": number} for number in numbers]
 
 
 async def test_bare_page_token() -> None:
@@ -86,21 +64,12 @@ async def test_bare_page_token() -> None:
             session.data.evm.blocks(43114, page_token=token, resume=rest.checkpoint)
 
 
-async def test_growing_list_without_restart() -> None:
-    """A key finds the repeated rows of a list that grows with each request, with pages by place."""
-    for descending_key in ("n", None):
-        service = Listed(numbered(range(100, 0, -1)), 10, grows=lambda held: {"n": held + 1})
-        async with reaching(service) as session:
-            rows = await session.data.list("/v1/rows", key="n", descending_key=descending_key).collect()
-        assert [row["n"] for row in rows] == list(range(100, 0, -1))
-
-
 @pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
     """A restart of a bounded query begins at the last row given, or its last tie."""
     points = [{"timestamp": stamp, "value": 0.5} for stamp in range(100, 0, -1)]
-    service = Listed(points, 10, items="results", anchor="timestamp", end="endTimestamp")
+    service = Listed(points, 10, end="endTimestamp")
     options: dict[str, Any] = {"descending_key": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
     async with reaching(service) as session:
         pages = session.metrics.list("/v2/series", **options)
@@ -135,29 +104,6 @@ async def test_bad_order() -> None:
                     await session.metrics.list("/v2/rows", descending_key=name, model=model).collect()
         with pytest.raises(ConfigurationError, match="descending_key"):
             session.metrics.list("/v2/rows", until="endTimestamp")
-
-
-async def test_checkpoint_of_another_day() -> None:
-    """A checkpoint's token ages by the wall clock until read, then by the loop's."""
-    simulator = Simulator(rows=250)
-    wall = 1_000_000.0
-    async with simulated(simulator, now=lambda: wall) as session:
-        pages = session.data.list(BLOCKS, page_size=100)
-        await anext(pages)
-        resume = pages.checkpoint
-        wall += 24 * 3600 - 1
-        again = session.data.list(BLOCKS, page_size=100, resume=resume)
-        wall += 10 * 24 * 3600  # the clock is set while the stream has not begun: it counts when it begins
-        await anext(again)
-        assert again.restarts == 1
-        wall -= 365 * 24 * 3600
-        await asyncio.sleep(24 * 3600 - 1)
-        await anext(again)
-        assert again.restarts == 1
-        wall = 1_000_000.0 - 3600  # behind the time of the checkpoint: its token is taken for new
-        late = session.data.list(BLOCKS, page_size=100, resume=resume)
-        await anext(late)
-        assert late.restarts == 0
 
 
 async def test_rows_and_pages_that_the_reader_changes() -> None:
@@ -203,82 +149,6 @@ async def test_order_named_only_at_the_resume() -> None:
             session.data.list(BLOCKS, page_size=10, descending_key="blockNumber", resume=pages.checkpoint)
 
 
-async def test_resume_in_a_page_that_lost_rows() -> None:
-    """Rows deleted from the begun page do not make a resume skip others."""
-    service = Listed(numbered(range(12, 0, -1)), anchor="n")
-    async with reaching(service) as session:
-        pages = session.metrics.list("/v2/rows")
-        numbers = [row["n"] for row in await pages.collect(limit=6)]
-        text = pages.checkpoint.dumps()
-        service.rows.remove({"n": 8})
-        service.rows.remove({"n": 6})
-        rest = session.metrics.list("/v2/rows", resume=Checkpoint.loads(text))
-        numbers += [row["n"] for row in await rest.collect()]
-    assert numbers == [12, 11, 10, 9, 8, 7, 5, 4, 3, 2, 1]
-
-
-async def test_first_page_that_grew_by_more_than_a_page() -> None:
-    """Rows given of a first page are matched on later pages too, over two resumes."""
-    service = Listed(numbered(range(12, 0, -1)), anchor="n")
-    async with reaching(service) as session:
-        numbers = []
-        resume: Checkpoint | None = None
-        for limit in (3, 2, 4, 99):
-            pages = session.metrics.list("/v2/rows", resume=resume)
-            async for row in pages.items():
-                numbers.append(row["n"])
-                limit -= 1
-                if not limit:
-                    break
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            if len(numbers) == 3:
-                service.rows[:0] = numbered(range(18, 12, -1))
-    assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
-
-
-async def test_inexact_restart_after_pages() -> None:
-    """An inexact restart has an event: `items()` cannot match rows read as pages."""
-    service = Listed(numbered(range(12, 0, -1)), anchor="n")
-    heard: list[Event] = []
-    async with reaching(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v2/rows")
-        await anext(pages)
-        service.life += 1
-        assert len(await pages.collect()) == 12
-    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
-
-
-async def test_resume_in_a_second_pass() -> None:
-    """A resume after a restart without an order reports that rows may come again."""
-    service = Listed(numbered(range(12, 0, -1)), anchor="n")
-    heard: list[Event] = []
-    async with reaching(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v2/rows")
-        await pages.collect(limit=8)
-        service.life += 1
-        await pages.collect(limit=1)
-        assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
-        await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
-    assert [(event.exact, event.restarts) for event in heard if isinstance(event, Restarted)] == [
-        (True, 1),
-        (False, 1),
-    ]
-
-
-async def test_restarts_from_the_watermark_are_progress() -> None:
-    """A restart from the watermark may get fewer pages far, but has to progress."""
-    service = Listed(numbered(range(40, 0, -1)), anchor="n")
-    async with reaching(service) as session:
-        pages = session.metrics.list("/v2/rows", descending_key="n", until="end")
-        rows = await pages.collect(limit=20)
-        for _ in range(4):
-            service.life += 1
-            rows += await pages.collect(limit=4)
-        rows += await pages.collect()
-    assert [row["n"] for row in rows] == list(range(40, 0, -1))
-    assert pages.restarts == 4
-
-
 @pytest.mark.parametrize("prefetch", [0, 1, 3])
 async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
     """A page with a bad key is fetched again, and no page fetched ahead behind it takes its place."""
@@ -314,64 +184,6 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
     assert copies == late
     assert late[0] != late[1]
-
-
-# Keys and orders that are refuted later, and tokens that are refused twice
-
-
-async def test_a_token_that_dies_after_it_was_renewed() -> None:
-    """A page refused with a new token is checked again."""
-    service, heard = Listed(numbered(range(20, 0, -1))), list[Event]()
-    async with reaching(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v1/rows", descending_key="n")
-        rows = await pages.collect(limit=12)
-        service.shut = 12
-        for _ in range(2):
-            with pytest.raises(PageRefusedError, match="maintenance"):
-                await pages.collect()
-        service.shut, service.life = None, 1
-        rows += await pages.collect()
-    assert [row["n"] for row in rows] == list(range(20, 0, -1))
-    assert pages.restarts == 1
-
-
-async def test_key_refuted_after_a_resume() -> None:
-    """Rows whose key is refuted after a resume are matched by the marks of their keys."""
-    service, heard = Listed(numbered([8, 7, 6, 5, 4, 3], key="one")), list[Event]()
-    async with reaching(service, on_event=heard.append) as session:
-        begun = session.metrics.list("/v1/rows", descending_key="n", key="key")
-        numbers = [row["n"] for row in await begun.collect(limit=2)]
-        resume = Checkpoint.loads(begun.checkpoint.dumps())
-        rest = session.metrics.list("/v1/rows", descending_key="n", key="key", resume=resume)
-        numbers += [row["n"] for row in await rest.collect()]
-    assert [event.page for event in heard if isinstance(event, KeyNotUnique)] == [1]
-    assert numbers == [8, 7, 6, 5, 4, 3]
-
-
-async def test_order_that_breaks_in_a_later_pass() -> None:
-    """Rows of an earlier pass are left out although the order breaks in a later one."""
-    service, heard = Listed(numbered([20, 19, 18, 17, 16, 15, 14, 13, 12, 11], key="one")), list[Event]()
-    async with reaching(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v1/rows", descending_key="n")
-        numbers = [row["n"] for row in await pages.collect(limit=8)]
-        service.rows.insert(2, {"n": 99})
-        service.life = 1
-        numbers += [row["n"] for row in await pages.collect()]
-    assert numbers == [20, 19, 18, 17, 16, 15, 14, 13, 99, 12, 11]
-    assert sum(isinstance(event, OrderBroken) for event in heard) == 1
-    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
-
-
-async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
-    """Rows given of a page are left out after a resume although it breaks the order."""
-    service, heard = Listed(numbered([20, 19, 18, 17, 16], key="one")), list[Event]()
-    async with reaching(service, on_event=heard.append) as session:
-        begun = session.metrics.list("/v1/rows", descending_key="n")
-        numbers = [row["n"] for row in await begun.collect(limit=2)]
-        service.rows.insert(1, {"n": 99})
-        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
-        numbers += [row["n"] for row in await rest.collect()]
-    assert numbers == [20, 19, 99, 18, 17, 16]
 
 
 async def test_ordered_lists_drop_their_marks() -> None:
@@ -639,73 +451,7 @@ async def test_the_error_of_a_dead_token_has_the_words_of_the_service(on_expired
     assert (pages.restarts, len(service.sent)) == ((0, 2) if on_expired == "raise" else (1, 4))
 
 
-async def test_a_restart_has_to_get_further() -> None:
-    """Restarts continue while each pass gets a page further; one that ends earlier ends the walk."""
-    deepest = {"page": 1}
-
-    def further(page: int, serial: int) -> int:
-        if page > deepest["page"]:
-            deepest["page"] = page
-            dead.append(service.served)
-        return 400 if dead and 0 < serial <= dead[-1] else 200
-
-    dead: list[int] = []
-    service = Tokens(further)
-    session, pages = walking(service)
-    async with session:
-        assert [row["n"] for row in await pages.collect()] == list(range(1, 9))
-    assert pages.restarts == 7
-
-    passes: list[int] = []
-
-    def earlier(page: int, serial: int) -> int:
-        passes.extend([page] * (page == 1))
-        return 400 if page >= (6 if len(passes) == 1 else 3) or (page == 5 and service.sent[-2] == 6) else 200
-
-    service = Tokens(earlier)
-    session, pages = walking(service)
-    async with session:
-        with pytest.raises(PageTokenExpiredError):
-            await pages.collect()
-    assert pages.restarts == 1
-
-
 # Lists that lead nowhere
-
-
-async def test_pages_in_a_circle_are_a_loop() -> None:
-    """A token that comes again with the rows that it had is a loop, whatever the number of pages between."""
-    failures = []
-    for lead, cycle in ((0, 1), (3, 1), (0, 2), (5, 7), (20, 400)):
-
-        def follows(page: int, lead: int = lead, cycle: int = cycle) -> str:
-            return f"{page + 1 if page < lead + cycle else lead + 1}.0"
-
-        service = Tokens(next_token=follows)
-        session, pages = walking(service)
-        async with session:
-            with pytest.raises(PaginationLoopError) as caught:
-                await pages.collect()
-        rows = [row["n"] for row in caught.value.partial]
-        if (
-            rows[: lead + cycle] != list(range(1, lead + cycle + 1))
-            or len(service.sent) > lead + 2 * cycle + 1
-        ):
-            failures.append(f"{cycle} pages behind {lead}: {len(rows)} rows of {len(service.sent)} requests")
-    assert not failures
-
-
-async def test_one_token_with_new_rows_is_no_loop() -> None:
-    """A service may give one token for all pages, as long as their rows differ."""
-    served: list[int] = []
-
-    def rows(_: int) -> list[Any]:
-        served.append(1)
-        return [{"n": len(served)}]
-
-    session, pages = walking(Tokens(rows=rows, next_token=lambda _: "2.0" if len(served) < 1_100 else None))
-    async with session:
-        assert len(await pages.collect()) == 1_100
 
 
 async def test_pages_without_a_new_row_end_at_a_bound() -> None:
