@@ -1,4 +1,4 @@
-"""Caching: fresh, stale while revalidated, stale if a request fails; bounded; one key each."""
+"""Shared responses: kept fresh or stale by their ages, one key each, and identical requests in flight."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gate: order, stops, cancellation, waiting times, members of several sessions and processes."""
+"""Gate: order, stops, cancellation, waiting times, ceilings, members of several sessions and processes."""
 
 from __future__ import annotations
 
@@ -23,8 +23,7 @@ from chainapi._limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QueueFullError, QuotaWaitError
 from chainapi.testing import VirtualLoop
 from tests.client.services import time
-from tests.limits.outside import inner_scene, promised_scene, random_scene
-from tests.limits.replays import check_forecasts
+from tests.limits.outside import inner_scene, random_scene
 from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
 from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.share.exchange import Exchange
@@ -213,24 +212,6 @@ async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
     assert [type(outcome) for outcome in outcomes] == [Permit] * 10 + [QuotaWaitError] * 5
     assert not expensive.done()
     expensive.cancel()
-
-
-async def test_snapshot_has_what_is_known() -> None:
-    """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
-    gate = await opened(99.0, now=lambda: 1000.0)
-    flying = await gate.acquire(Ask())
-    (await gate.acquire(Ask())).answered(429, reported(0, retry_after=20))
-    waiting = asyncio.create_task(gate.acquire(Ask()))
-    await asyncio.sleep(5)
-    state = gate.snapshot()
-    assert (state.limit, state.remaining, state.window) == (100, 0, 60)
-    assert (state.waiting, state.in_flight) == (1, 1)
-    assert state.stopped_for == pytest.approx(15)
-    assert state.reset_in == pytest.approx(15)
-    assert state.back_at == pytest.approx(1015)
-    assert state.costs == {"": 1}
-    waiting.cancel()
-    flying.unsent()
 
 
 async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
@@ -817,28 +798,7 @@ async def test_late_probe_is_hedged() -> None:
         task.cancel()
 
 
-# --- forecasts ---
-
-
-@pytest.mark.parametrize(("form", "seed"), [("d6", 0), ("d7", 1)])
-def test_error_of_max_wait_names_a_time_that_holds(form: str, seed: int) -> None:
-    """QuotaWaitError is raised at once, with a `retry_after` that holds."""
-    scene = Scene(
-        window(20.0, 10.0), many(120), Front(form), callers=120, spread=10.0, max_wait=12.0, seed=seed
-    )
-    outcome = run(scene)
-    assert outcome.turned_away
-    for number, (when, after) in outcome.turned_away.items():
-        assert when - outcome.begun[number] < 12.1
-        assert after > 10.0
-
-
-@pytest.mark.parametrize(("seed", "hidden"), [(165, False), (12, True)])
-def test_forecasts_hold_beside_the_future(seed: int, hidden: bool) -> None:
-    """Forecasts hold in a replay: no caller was refused in vain."""
-    forecasts = check_forecasts(promised_scene(seed, hidden=hidden))
-    assert forecasts.checked
-    assert (forecasts.wrong, forecasts.again, forecasts.late, forecasts.soon) == (0, 0, 0, 0)
+# Forecasts and what is shown are in `tests/limits`.
 
 
 async def test_turn_that_is_close_is_waited_for() -> None:

@@ -1,4 +1,4 @@
-"""Sessions that share a gate: conditions, shared state, and settings of their own."""
+"""Sessions that share a gate: conditions, shared state, settings and limits of their own."""
 
 from __future__ import annotations
 

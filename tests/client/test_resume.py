@@ -40,6 +40,31 @@ def numbered(numbers: Iterable[int]) -> list[dict[str, Any]]:
     return [{"n": number} for number in numbers]
 
 
+@pytest.mark.parametrize("descending_key", ["blockNumber", None])
+async def test_resume_with_a_dead_token(descending_key: str | None) -> None:
+    """A resume with a dead token goes by the order, else repeats rows; an event says so."""
+    simulator = Simulator(rows=250)
+    heard: list[Event] = []
+
+    def stream(session: Session, resume: Checkpoint | None = None) -> Any:
+        return session.data.list(BLOCKS, page_size=100, descending_key=descending_key, resume=resume)
+
+    async with simulated(simulator) as session:
+        pages = stream(session)
+        begun = await pages.collect(limit=130)
+        text = pages.checkpoint.dumps()
+    simulator.advance(25 * 3600)
+    simulator.insert(BLOCKS, 2)
+    async with simulated(simulator, on_event=heard.append) as session:
+        rest = stream(session, Checkpoint.loads(text))
+        rows = begun + await rest.collect()
+    numbers = [int(row["blockNumber"]) for row in rows]
+    assert rest.restarts == 1
+    assert len(set(numbers)) == 252
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
+    assert len(numbers) == (252 if descending_key else 130 + 252)
+
+
 async def test_bare_page_token() -> None:
     """A page token alone begins at its page; once it is dead, the list begins again, and an event says so."""
     simulator = Simulator(rows=250)

@@ -24,10 +24,9 @@ from chainapi.errors import (
     ConfigurationError,
     DecodeError,
     PagingError,
-    ServerError,
 )
 from chainapi.models import Invalid
-from chainapi.simulator import Fault, Simulator
+from chainapi.simulator import Simulator
 from chainapi.testing import run
 from tests.ledger import Ledger
 from tests.ledger import block as ledger_block
@@ -166,18 +165,6 @@ async def test_rows_without_a_common_type_say_so() -> None:
             with pytest.raises(ConfigurationError, match=r"'a'.*pass model=") as caught:
                 await session.data.list("/v1/rows", items="rows").to_arrow()
         assert caught.value.partial == rows
-
-
-async def test_an_error_has_the_table_so_far() -> None:
-    """An error that ends the walk has the rows so far as a table, and resumes behind them."""
-    simulator = Simulator(rows=40, faults=[Fault(at=4, status=500)])
-    async with simulated(simulator, max_attempts=1) as session:
-        with pytest.raises(ServerError) as caught:
-            await blocks(session).to_arrow()
-        table, checkpoint = caught.value.partial, caught.value.checkpoint
-        assert numbers(table) == newest(40, 21)
-        rest = await blocks(session, resume=checkpoint).to_arrow()
-        assert numbers(pa.concat_tables([table, rest])) == newest(40, 40)
 
 
 def block(**changes: Any) -> dict[str, Any]:
