@@ -131,6 +131,29 @@ async def test_bad_order() -> None:
             session.metrics.list("/v2/rows", until="endTimestamp")
 
 
+async def test_checkpoint_of_another_day() -> None:
+    """A checkpoint's token ages by the wall clock until read, then by the loop's."""
+    simulator = Simulator(rows=250)
+    wall = 1_000_000.0
+    async with simulated(simulator, now=lambda: wall) as session:
+        pages = session.data.list(BLOCKS, page_size=100)
+        await anext(pages)
+        resume = pages.checkpoint
+        wall += 24 * 3600 - 1
+        again = session.data.list(BLOCKS, page_size=100, resume=resume)
+        wall += 10 * 24 * 3600  # the clock is set while the stream has not begun: it counts when it begins
+        await anext(again)
+        assert again.restarts == 1
+        wall -= 365 * 24 * 3600
+        await asyncio.sleep(24 * 3600 - 1)
+        await anext(again)
+        assert again.restarts == 1
+        wall = 1_000_000.0 - 3600  # behind the time of the checkpoint: its token is taken for new
+        late = session.data.list(BLOCKS, page_size=100, resume=resume)
+        await anext(late)
+        assert late.restarts == 0
+
+
 async def test_rows_and_pages_that_the_reader_changes() -> None:
     """Changes of rows and pages by a reader do not change stream or checkpoints."""
     simulator = Simulator(rows=60)
