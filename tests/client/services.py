@@ -52,7 +52,8 @@ class Script:
     """
 
     def __init__(self, *answers: Answer | tuple[float, Answer], seconds: float = 0.0) -> None:
-        self.answers, self.seconds = [*answers], seconds
+        self.answers: list[Answer | tuple[float, Answer]] = [*answers]
+        self.seconds = seconds
         self.requests, self.times = list[Request](), list[float]()
         self.flying = self.most = self.closed = 0
 
@@ -71,7 +72,7 @@ class Script:
         if isinstance(answer, BaseException):
             raise answer
         assert answer is not None
-        return answer(request) if callable(answer) else answer
+        return answer if isinstance(answer, Response) else answer(request)
 
     async def aclose(self) -> None:
         """Count the calls."""

@@ -26,7 +26,7 @@ from chainapi.errors import (
     PageTokenExpiredError,
     PaginationLoopError,
 )
-from chainapi.events import Event, Restarted, TokenRenewed
+from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted, TokenRenewed
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.client.services import Listed
@@ -35,9 +35,9 @@ from tests.sessions import Answering, reaching, simulated
 BLOCKS = "/v1/chains/43114/blocks"
 
 
-def numbered(numbers: Iterable[int]) -> list[dict[str, Any]]:
+def numbered(numbers: Iterable[int], **more: str) -> list[dict[str, Any]]:
     """Return a row for each number."""
-    return [{"n": number} for number in numbers]
+    return [{"n": number, **more} for number in numbers]
 
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
@@ -232,6 +232,45 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
     assert copies == late
     assert late[0] != late[1]
+
+
+async def test_key_refuted_after_a_resume() -> None:
+    """Rows whose key is refuted after a resume are matched by the marks of their keys."""
+    service, heard = Listed(numbered([8, 7, 6, 5, 4, 3], key="one")), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n", key="key")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        resume = Checkpoint.loads(begun.checkpoint.dumps())
+        rest = session.metrics.list("/v1/rows", descending_key="n", key="key", resume=resume)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert [event.page for event in heard if isinstance(event, KeyNotUnique)] == [1]
+    assert numbers == [8, 7, 6, 5, 4, 3]
+
+
+async def test_order_that_breaks_in_a_later_pass() -> None:
+    """Rows of an earlier pass are left out although the order breaks in a later one."""
+    service, heard = Listed(numbered(range(20, 10, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await pages.collect(limit=8)]
+        service.rows.insert(2, {"n": 99})
+        service.life = 1
+        numbers += [row["n"] for row in await pages.collect()]
+    assert numbers == [20, 19, 18, 17, 16, 15, 14, 13, 99, 12, 11]
+    assert sum(isinstance(event, OrderBroken) for event in heard) == 1
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+
+
+async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
+    """Rows given of a page are left out after a resume although it breaks the order."""
+    service, heard = Listed(numbered(range(20, 15, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        service.rows.insert(1, {"n": 99})
+        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert numbers == [20, 19, 99, 18, 17, 16]
 
 
 async def test_ordered_lists_drop_their_marks() -> None:
