@@ -93,6 +93,7 @@ class Listed:
         size: rows of a page.
         end: name of the parameter that bounds the first field of the rows.
         life: tokens of another life are refused.
+        shut: place of a page that is refused whatever its token.
         queries: parameters of each request.
 
     """
@@ -101,6 +102,7 @@ class Listed:
     size: int = 4
     end: str = "end"
     life: int = 0
+    shut: int | None = None
     queries: list[dict[str, str]] = field(factory=list[dict[str, str]])
 
     async def send(self, request: Request) -> Response:
@@ -108,8 +110,9 @@ class Listed:
         query = dict(parse_qsl(urlsplit(request.url).query))
         self.queries.append(query)
         life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
-        if life != str(self.life):
-            return Response(400, {}, b'{"message": "expired"}')
+        if life != str(self.life) or int(at) == self.shut:
+            said = b"expired" if life != str(self.life) else b"under maintenance until 17:00"
+            return Response(400, {}, b'{"message": "%b"}' % said)
         most = float(query.get(self.end, "inf"))
         held = [row for row in self.rows if self.end not in query or next(iter(row.values())) <= most]
         behind = int(at) + self.size

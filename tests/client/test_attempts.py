@@ -460,7 +460,7 @@ async def _steps(loop: VirtualLoop, seconds: float) -> None:
         await asyncio.sleep(0)
 
 
-@example(answers=[(0.1, FINE), *[(0.1, SILENT)] * 400], deadlines=[30.0])
+@example(answers=[(0.1, FINE), *[(0.1, SILENT)] * 400], deadlines=[30.0, 30.0])
 @given(
     st.lists(
         st.tuples(st.floats(0.01, 3.0), st.sampled_from([FINE, BROKEN, BUSY, USED_UP, SILENT, None])),

@@ -355,6 +355,26 @@ async def test_pages_are_fetched_ahead_beyond_the_limit_of_the_last_reader() -> 
             await anext(rows)
 
 
+async def test_token_that_ages_in_the_buffer() -> None:
+    """A page fetched in time is given although its token has died since; the next step restarts."""
+    simulator = Simulator(points=450)
+    async with simulated(simulator) as session:
+        pages = session.metrics.avg_tps(43114, prefetch=1)
+        stamps = [point.timestamp for point in await anext(pages)]
+        await asyncio.sleep(24 * 3600)
+        second = await anext(pages)
+        assert second.restarts == 0
+        stamps += [point.timestamp for point in second]
+        await asyncio.sleep(1)
+        requests = simulator.stats.requests
+        stamps += [point.timestamp async for point in pages.items()]
+    assert requests == 2  # with a dead token in hand nothing is fetched ahead
+    assert pages.restarts == 1
+    assert stamps == sorted(set(stamps), reverse=True)
+    assert len(stamps) == 450
+    assert simulator.stats.answered[400] == 0
+
+
 async def test_error_ahead_comes_in_its_turn() -> None:
     """An error of a page ahead is raised only after the pages before it."""
     simulator = Simulator(points=450, faults=[Fault(at=3, status=500)])

@@ -89,6 +89,23 @@ async def test_bare_page_token() -> None:
             session.data.evm.blocks(43114, page_token=token, resume=rest.checkpoint)
 
 
+async def test_resume_in_a_second_pass() -> None:
+    """A resume after a restart without an order reports that rows may come again."""
+    service = Listed(numbered(range(12, 0, -1)))
+    heard: list[Event] = []
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v2/rows")
+        await pages.collect(limit=8)
+        service.life += 1
+        await pages.collect(limit=1)
+        assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+        await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
+    assert [(event.exact, event.restarts) for event in heard if isinstance(event, Restarted)] == [
+        (True, 1),
+        (False, 1),
+    ]
+
+
 @pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
@@ -232,6 +249,22 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
     assert copies == late
     assert late[0] != late[1]
+
+
+async def test_a_token_that_dies_after_it_was_renewed() -> None:
+    """A page refused with a new token is checked again."""
+    service = Listed(numbered(range(20, 0, -1)))
+    async with reaching(service) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        rows = await pages.collect(limit=12)
+        service.shut = 12
+        for _ in range(2):
+            with pytest.raises(PageRefusedError, match="maintenance"):
+                await pages.collect()
+        service.shut, service.life = None, 1
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(20, 0, -1))
+    assert pages.restarts == 1
 
 
 async def test_key_refuted_after_a_resume() -> None:
