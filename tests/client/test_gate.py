@@ -534,7 +534,7 @@ SILENT = [
 ]
 PRICES = {"/a": 1.0, "/b": 20.0, "/c": 50.0, "/d": 5.0}
 PRICED = [(route, PRICES[route]) for route in random.Random(3).choices(list(PRICES), k=300)]
-# `tests/limits/test_targets.py` has more of them, as proofs, and the routes that are always refused.
+# `tests/limits/test_targets.py` has more of them, most as proofs.
 JOBS = [
     *(
         job(
@@ -570,6 +570,19 @@ JOBS = [
     *(
         job(f"met badly once, {seed}", random_scene(int(seed.strip("*"))), storm=3, refusals=20)
         for seed in ("711", "967*", "999*", "1323*")
+    ),
+    *(
+        job(
+            f"closed route, {form}",
+            Scene(
+                window(1000.0),
+                [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)],
+                Front(form, closed=frozenset(["/bad"]), closed_for=seconds),
+            ),
+            seconds=5,
+            given_up=30,
+        )
+        for form, seconds in (("d6", 20.0), ("none", 3600.0))
     ),
     *(
         job(
@@ -618,11 +631,12 @@ def test_jobs_stay_within_their_bounds(scene: Scene, bounds: dict[str, float]) -
         "storm": outcome.storm,
         "refusals": outcome.refusals,
         "later": outcome.refusals - outcome.first_burst,
+        "given_up": outcome.given_up,
         "seconds": outcome.seconds,
         "pace": outcome.seconds / ideal(scene) if "pace" in bounds else 1.0,
     }
     assert {name: cost[name] for name, most in bounds.items() if cost[name] > most} == {}
-    assert outcome.done == len(scene.errands)
+    assert outcome.done == len(scene.errands) - outcome.given_up
     assert (outcome.hung, outcome.in_stops, outcome.turned_away) == (False, 0, {})
 
 

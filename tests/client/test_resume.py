@@ -89,6 +89,25 @@ async def test_bare_page_token() -> None:
             session.data.evm.blocks(43114, page_token=token, resume=rest.checkpoint)
 
 
+async def test_first_page_that_grew_by_more_than_a_page() -> None:
+    """Rows given of a first page are matched on later pages too, over two resumes."""
+    service = Listed(numbered(range(12, 0, -1)))
+    async with reaching(service) as session:
+        numbers = []
+        resume: Checkpoint | None = None
+        for limit in (3, 2, 4, 99):
+            pages = session.metrics.list("/v2/rows", resume=resume)
+            async for row in pages.items():
+                numbers.append(row["n"])
+                limit -= 1
+                if not limit:
+                    break
+            resume = Checkpoint.loads(pages.checkpoint.dumps())
+            if len(numbers) == 3:
+                service.rows[:0] = numbered(range(18, 12, -1))
+    assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
+
+
 async def test_resume_in_a_second_pass() -> None:
     """A resume after a restart without an order reports that rows may come again."""
     service = Listed(numbered(range(12, 0, -1)))
