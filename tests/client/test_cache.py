@@ -1,30 +1,38 @@
-"""Caching: fresh, stale while revalidated, stale if a request fails; bounded; one key each."""
+"""Shared responses: kept fresh or stale by their ages, one key each, and identical requests in flight."""
 
 from __future__ import annotations
 
 import asyncio
 import builtins
 import logging
+import re
+from collections.abc import AsyncIterator, Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from attrs import define, field
 
-from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session
+from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session, SessionView
 from chainapi.errors import (
     APIConnectionError,
+    ChainAPIError,
     ConfigurationError,
     DeadlineExceededError,
     DecodeError,
     NotFoundError,
+    QueueFullError,
     QuotaWaitError,
     SessionClosedError,
 )
-from chainapi.events import CacheServed, Event, RequestSent
+from chainapi.events import CacheServed, CallBegan, Event, RequestSent
 from chainapi.simulator import Simulator
 from chainapi.transport import AiohttpTransport, Request, Response, Transport
-from tests.sessions import Answering, reaching
+from tests.client.services import Script, settle, time
+from tests.sessions import Answering, reaching, simulated
+from tests.share.redis.server import RedisServer
 
 PATH = "/v1/chains/43114"
 KEY = "key-of-the-test"
@@ -46,22 +54,17 @@ class Server(Answering):
 
 @define
 class Store:
-    """Store that keeps everything, and can fail."""
+    """Store that keeps everything."""
 
     entries: dict[str, bytes] = field(factory=dict[str, bytes])
     ttls: list[float] = field(factory=list[float])
-    broken: bool = False
 
     async def get(self, key: str) -> bytes | None:
         """Return an entry."""
-        if self.broken:
-            raise OSError("secret-host is away")
         return self.entries.get(key)
 
     async def set(self, key: str, value: bytes, ttl: float) -> None:
         """Keep an entry."""
-        if self.broken:
-            raise OSError("secret-host is away")
         self.entries[key] = value
         self.ttls.append(ttl)
 
@@ -174,22 +177,6 @@ async def test_stale_responses_hide_no_answer() -> None:
             with pytest.raises(NotFoundError):
                 await number(view)
     assert len(server.requests) == 3
-
-
-async def test_stale_without_quota() -> None:
-    """A call that would wait for quota too long gets the stale response."""
-    sim = Simulator(limit=1, window=60.0)
-    async with Session(
-        **sim.arguments(),
-        max_wait=0.5,
-        now=unix,
-    ) as session:
-        view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
-        first = await view.data.evm.blocks(43114).collect(limit=1)
-        await asyncio.sleep(2)
-        with pytest.raises(QuotaWaitError):
-            await session.data.evm.blocks(43114).collect(limit=1)
-        assert await view.data.evm.blocks(43114).collect(limit=1) == first
 
 
 async def test_never_across_keys() -> None:
@@ -363,33 +350,32 @@ async def test_bounded_by_bytes() -> None:
     assert "3 entries" in repr(store)
 
 
-async def test_a_store_that_fails_costs_a_request(caplog: pytest.LogCaptureFixture) -> None:
-    """Without its store a session sends requests, and logs why, without the words of the store."""
-    server, store = Server(), Store(broken=True)
-    async with opened(server) as session:
-        view = session.with_options(cache=Cache(100.0, store=store))
-        with caplog.at_level(logging.WARNING, "chainapi"):
-            assert [await number(view) for _ in range(2)] == [1, 2]
-    assert "failed to read: OSError" in caplog.text
-    assert "failed to write: OSError" in caplog.text
-    assert "secret-host" not in caplog.text
-
-
-async def test_a_store_that_returns_no_bytes_costs_a_request(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (OSError("secret-host is away"), ["failed to read: OSError", "failed to write: OSError"]),
+        ("secret-host", ["failed to read: TypeError"]),
+    ],
+    ids=["broken", "text"],
+)
+async def test_a_store_that_fails_costs_a_request(
+    given: Any, said: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A store that returns strings, as one with a serializer of text does, costs a request and a log line."""
-    server, store = Server(), Store()
+    """A store that raises, or returns text, costs a request and a log line without the words of the store."""
 
-    async def text(*_: object) -> str:
-        return "secret-host"
+    async def answer(*_: object, **__: object) -> Any:
+        if isinstance(given, Exception):
+            raise given
+        return given
 
-    monkeypatch.setattr(Store, "get", text)
-    async with opened(server) as session:
-        view = session.with_options(cache=Cache(100.0, store=store))
+    monkeypatch.setattr(Store, "get", answer)
+    if isinstance(given, Exception):
+        monkeypatch.setattr(Store, "set", answer)
+    async with opened(Server()) as session:
+        view = session.with_options(cache=kept(100.0))
         with caplog.at_level(logging.WARNING, "chainapi"):
             assert [await number(view) for _ in range(2)] == [1, 2]
-    assert "failed to read: TypeError" in caplog.text
+    assert [text for text in said if text not in caplog.text] == []
     assert "secret-host" not in caplog.text
 
 
@@ -542,3 +528,285 @@ def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         Cache(1.0)
     store: CacheStore = Store()
     assert Cache(1.0, store=store).store is store
+
+
+# Identical requests in flight share one request; a cancelled caller leaves it to the others
+
+
+def server_of(body: bytes = b'{"chainId": "1"}', **settings: Any) -> Answering:
+    """Return a transport that answers after a second."""
+    return Answering(body, **{"seconds": 1.0, **settings})
+
+
+async def test_identical_requests_are_one() -> None:
+    """A hundred identical calls send one request; each has its own result."""
+    server = server_of()
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
+        assert len(server.requests) == 1
+        assert time() == pytest.approx(1.0)
+        assert results == [{"chainId": "1"}] * 100
+        assert len(set(map(id, results))) == 100  # a caller may change what it got
+        await view.data.get(PATH)
+        assert len(server.requests) == 2  # a later call is no part of it
+
+
+async def test_other_requests_are_sent() -> None:
+    """A request of another URL, service, wait or header is sent by itself; tag and trace do not count."""
+    calls: dict[str, tuple[int, Callable[[SessionView], Any]]] = {
+        "path": (2, lambda view: view.data.get("/v1/chains/1")),
+        "parameters": (2, lambda view: view.data.get(PATH, a="1")),
+        "service": (2, lambda view: view.metrics.get(PATH)),
+        "priority": (2, lambda view: view.data.get(PATH, priority=1)),
+        "header": (2, lambda view: view.with_options(headers={"x-tenant": "a"}).data.get(PATH)),
+        "max_waiting": (2, lambda view: view.with_options(max_waiting=100).data.get(PATH)),
+        "not coalesced": (2, lambda view: view.with_options(coalesce=False).data.get(PATH)),
+        "tag": (1, lambda view: view.with_options(tag="t").data.get(PATH)),
+        "trace": (1, lambda view: view.with_options(headers={"Traceparent": "00-1"}).data.get(PATH)),
+    }
+    sent = {}
+    for name, (_, call) in calls.items():
+        server = server_of()
+        async with reaching(server) as session:
+            view = session.with_options(coalesce=True)
+            await asyncio.gather(view.data.get(PATH), call(view))
+        sent[name] = len(server.requests)
+    assert sent == {name: number for name, (number, _) in calls.items()}
+
+
+@pytest.mark.parametrize("leaving", [0, 1])
+async def test_a_cancelled_caller_leaves_the_others(leaving: int) -> None:
+    """The first caller or a later one is cancelled: the other one has its response."""
+    server = server_of()
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        calls[leaving].cancel()
+        assert await calls[1 - leaving] == {"chainId": "1"}
+        assert calls[leaving].cancelled()
+    assert (len(server.requests), server.cancelled) == (1, 0)
+
+
+async def test_the_last_cancelled_caller_ends_the_request() -> None:
+    """With its last caller the request ends; a later call sends another one."""
+    server = server_of()
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        await asyncio.sleep(0.5)
+        for call in calls:
+            call.cancel()
+        late = asyncio.ensure_future(view.data.get(PATH))  # before the request has ended
+        await settle()
+        assert server.cancelled == 1
+        assert session.data.quota.in_flight == 1
+        assert await late == {"chainId": "1"}
+    assert len(server.requests) == 2
+
+
+async def test_each_caller_has_its_own_error() -> None:
+    """An error reaches all callers, and each may change its own; a walk adds its position."""
+    server = server_of(b'{"message": "none"}', status=404)
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(
+            *(view.data.evm.blocks(1).collect() for _ in range(2)), return_exceptions=True
+        )
+    assert len(server.requests) == 1
+    one, other = results
+    assert isinstance(one, NotFoundError)
+    assert isinstance(other, NotFoundError)
+    assert one is not other
+    assert one.checkpoint is not None
+    assert str(one) == str(other)
+
+
+async def test_each_caller_decodes_for_itself() -> None:
+    """A model that does not fit fails its own caller only, with the numbers of the request."""
+    server, events = server_of(headers={"x-request-id": "r-17"}), list[Event]()
+    async with reaching(server, on_event=events.append) as session:
+        view = session.with_options(coalesce=True)
+        calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
+        wrong, right = await asyncio.gather(*calls, return_exceptions=True)
+    assert len(server.requests) == 1
+    assert right == {"chainId": "1"}
+    assert isinstance(wrong, DecodeError)
+    assert "GET /v1/chains/43114" in str(wrong)
+    (began,) = (event for event in events if isinstance(event, CallBegan))
+    assert (wrong.call, wrong.request_id) == (began.call, "r-17")
+
+
+async def test_malformed_bodies_are_repeated_once_for_all() -> None:
+    """A body that is no JSON is requested again, for all callers together."""
+    server = server_of(b'{"chainId"')
+    async with reaching(server, max_attempts=2) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(3)), return_exceptions=True)
+    assert len(server.requests) == 2
+    assert all(isinstance(error, DecodeError) and error.malformed for error in results)
+
+
+async def test_a_later_caller_has_its_whole_deadline() -> None:
+    """The deadline of the first caller does not end the calls of later ones."""
+    server = server_of(seconds=8.0)
+    async with reaching(server, deadline=5.0) as session:
+        view = session.with_options(coalesce=True)
+        first = asyncio.ensure_future(view.data.get(PATH))
+        await asyncio.sleep(4.0)
+        server.seconds = 2.0
+        later = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        with pytest.raises(DeadlineExceededError):
+            await first
+        assert time() == pytest.approx(5.0)
+        assert await asyncio.gather(*later) == [{"chainId": "1"}] * 3
+        assert time() == pytest.approx(7.0)
+    assert len(server.requests) == 2
+
+
+async def test_a_transport_that_cancels_its_requests_is_not_asked_for_ever() -> None:
+    """A transport that ends requests as cancelled ends each call as cancelled after one more request."""
+    server = Script(asyncio.CancelledError())
+    async with reaching(server) as session:
+        view = session.with_options(coalesce=True)
+        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+        await asyncio.wait(calls)
+        assert [call.cancelled() for call in calls] == [True] * 3
+        assert session.data.quota.in_flight == 0
+    assert len(server.requests) == 2
+
+
+async def test_a_later_caller_has_its_whole_max_wait() -> None:
+    """The first caller's wait for quota is over before that of the later ones."""
+    sim = Simulator(limit=1, window=60.0)
+    async with simulated(sim, max_wait=58.0) as session:
+        await session.data.evm.blocks(43114).collect(limit=1)
+        view = session.with_options(coalesce=True)
+        first = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
+        await asyncio.sleep(10)
+        later = asyncio.ensure_future(view.data.evm.blocks(43114).collect(limit=1))
+        await asyncio.wait([first, later])
+    assert isinstance(first.exception(), QuotaWaitError)
+    assert later.exception() is None
+
+
+async def test_closing_the_session_ends_all_callers() -> None:
+    """Callers of one request raise SessionClosedError, and no task is left."""
+    server = server_of()
+    session = reaching(server)
+    view = session.with_options(coalesce=True)
+    calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+    await asyncio.sleep(0.5)
+    await session.aclose()
+    results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in results] == [SessionClosedError] * 3
+    assert len(asyncio.all_tasks()) == 1
+
+
+async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() -> None:
+    """A session that is closed just after a call sends nothing, although the request begins later."""
+    server = server_of()
+    session = reaching(server)
+    call = asyncio.ensure_future(session.with_options(coalesce=True).data.get(PATH))
+    await asyncio.sleep(0)  # the call began, its request did not
+    await session.aclose()
+    with pytest.raises(SessionClosedError):
+        await call
+    assert server.requests == []
+
+
+async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time() -> None:
+    """During a stop a thousand identical calls with a `max_wait` are refused by one attempt to send."""
+    sim, events = Simulator(limit=1, window=60.0), list[Event]()
+    async with simulated(sim, on_event=events.append) as session:
+        await session.data.get(PATH)
+        view = session.with_options(coalesce=True, max_wait=2.0)
+        errors = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)), return_exceptions=True)
+        full = session.with_options(coalesce=True, max_waiting=0)
+        errors += await asyncio.gather(*(full.data.get(PATH) for _ in range(100)), return_exceptions=True)
+    assert {type(error) for error in errors} == {QuotaWaitError, QueueFullError}
+    assert len(set(map(id, errors))) == 200  # each has its own
+    assert sum(isinstance(event, CallBegan) for event in events) == 3
+
+
+async def test_pages_are_shared_page_by_page() -> None:
+    """Walks of one list share the requests for its pages, and each has every row."""
+    sim = Simulator(latency=0.1)
+    async with simulated(sim) as session:
+        view = session.with_options(coalesce=True)
+        walks = [view.data.evm.blocks(43114, page_size=10, prefetch=2).collect(limit=100) for _ in range(5)]
+        first, *others = await asyncio.gather(*walks)
+    assert all(rows == first for rows in others)
+    assert len(first) == 100
+    assert sim.stats.requests <= 13  # ten pages, and some fetched ahead
+
+
+async def test_an_outside_error_is_shared_as_it_is() -> None:
+    """An error of a user's transport that is none of chainapi's reaches every caller."""
+    async with reaching(Script(ZeroDivisionError())) as session:
+        view = session.with_options(coalesce=True)
+        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
+    assert [type(error) for error in results] == [ZeroDivisionError] * 2
+    assert not any(isinstance(error, ChainAPIError) for error in results)
+
+
+# The recipe of docs/caching.md: one cache for several processes, over a real Redis
+
+
+PAGE = Path(__file__).parents[2] / "docs" / "caching.md"
+
+
+def recipe() -> Any:
+    """Return the class that the page shows."""
+    blocks = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text("utf-8"), re.DOTALL | re.MULTILINE)
+    (block,) = (one for one in blocks if "Redis" in one)
+    names: dict[str, Any] = {}
+    exec(block, names)
+    return names["RedisStore"]
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    """Start a server."""
+    server = RedisServer(tmp_path).start()
+    yield server.url
+    server.stop()
+
+
+@pytest_asyncio.fixture
+async def store(url: str) -> AsyncIterator[Any]:
+    """Open the store of the recipe."""
+    opened = recipe()(url)
+    yield opened
+    await opened.aclose()
+
+
+@pytest.mark.adapter
+@pytest.mark.real_time
+async def test_two_sessions_share_responses(store: Any) -> None:
+    """A response that one session fetched answers the other; the entry expires in Redis."""
+    sim = Simulator()
+    arguments = sim.arguments()  # with one transport
+    for tag in "ab":
+        async with Session(**arguments, tag=tag) as session:
+            view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
+            chain = await view.data.chain(43114)
+            assert chain.chain_name
+    assert sim.stats.requests == 1
+    (key,) = await store._redis.keys("chainapi:cache:*")
+    assert 0 < await store._redis.ttl(key) <= 120
+    assert sim.api_key.encode() not in key + await store._redis.get(key)
+
+
+@pytest.mark.adapter
+@pytest.mark.real_time
+async def test_redis_away() -> None:
+    """Without its Redis a session sends requests."""
+    sim, store = Simulator(), recipe()("redis://127.0.0.1:1")
+    async with Session(**sim.arguments()) as session:
+        view = session.with_options(cache=Cache(fresh=60.0, store=store))
+        for _ in range(2):
+            await view.data.chain(43114)
+    assert sim.stats.requests == 2
+    await store.aclose()

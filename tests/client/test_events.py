@@ -11,9 +11,10 @@ import attrs
 import pytest
 
 import chainapi.events as events
-from chainapi import Limit, LimiterOptions, Session, merge
+from chainapi import Limit, LimiterOptions, merge
 from chainapi.errors import (
     APIConnectionError,
+    ChainAPIError,
     DecodeError,
     NotFoundError,
     PageTokenExpiredError,
@@ -36,8 +37,11 @@ from chainapi.events import (
     WaitEnded,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.transport import Request, Response
+from chainapi.transport import Response
+from tests.client.services import Script, time
 from tests.sessions import Answering, reaching, simulated
+
+TURNING = b'{"rows": [{"n": 1}], "nextPageToken": "a"}'
 
 
 async def test_stream_of_events() -> None:
@@ -88,21 +92,34 @@ async def test_stream_of_events() -> None:
 
 
 async def test_waits_are_reported() -> None:
-    """A stop after a 429 has an event at its begin and at the next request."""
+    """A service that waits, and each of its calls, has events at both ends, with reason and length."""
     heard: list[tuple[float, Event]] = []
-    loop = asyncio.get_running_loop()
     simulator = Simulator(limit=5, window=30.0, latency=0.05)
-    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
+    async with simulated(simulator, on_event=lambda event: heard.append((time(), event))) as session:
         await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(12)))
     began = [(at, event) for at, event in heard if isinstance(event, WaitBegan)]
     ended = [(at, event) for at, event in heard if isinstance(event, WaitEnded)]
     assert began
-    assert len(began) == len(ended)
     for (start, first), (end, last) in zip(began, ended, strict=True):
         assert (first.service, first.reason) == (last.service, last.reason)
         # A wait for quota may end earlier: one request tests whether it is right.
         assert first.reason == "quota" or end - start >= first.seconds - 1e-6
     assert "stop" in {event.reason for _, event in began}
+    waits: dict[int | None, float] = {}
+    long = []
+    for at, event in heard:
+        if isinstance(event, QuotaWaitBegan):
+            assert event.call not in waits
+            waits[event.call] = at - 0.01
+            assert event.reason in ("turn", "stop", "quota")
+        elif isinstance(event, QuotaWaitEnded):
+            assert event.seconds == pytest.approx(at - waits.pop(event.call), abs=1e-6)
+            long += [event.reason] * (event.seconds > 1)
+        elif isinstance(event, RequestSent):
+            assert event.call not in waits, "no request leaves in a wait"
+    assert waits == {}
+    assert len(long) >= 3
+    assert {*long} <= {"stop", "quota"}
 
 
 async def test_wait_for_quota_is_reported() -> None:
@@ -121,11 +138,10 @@ async def test_wait_for_quota_is_reported() -> None:
 async def test_a_wait_whose_end_moves_a_little_is_reported_once() -> None:
     """Requests that wait while each response moves the end of the wait have one event a second at most."""
     heard: list[float] = []
-    loop = asyncio.get_running_loop()
 
     def listen(event: Event) -> None:
         if isinstance(event, WaitBegan):
-            heard.append(loop.time())
+            heard.append(time())
 
     # The service repeats that nothing remains for 5 seconds: each response moves the end of the wait.
     headers = {
@@ -144,9 +160,8 @@ async def test_a_wait_whose_end_moves_a_little_is_reported_once() -> None:
 async def test_each_silence_is_a_reported_wait() -> None:
     """Without limit headers too, each second in which no request leaves or is under way lies in a wait."""
     heard: list[tuple[float, Event]] = []
-    loop = asyncio.get_running_loop()
     simulator = Simulator(seed=7, points=500, metrics_limit=12, metrics_window=6.0, latency=0.2)
-    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
+    async with simulated(simulator, on_event=lambda event: heard.append((time(), event))) as session:
         async for _ in merge([session.metrics.avg_tps(chain) for chain in (43114, 53935, 432204, 4337)]):
             pass
     assert any(isinstance(event, WaitBegan) for _, event in heard)
@@ -193,32 +208,6 @@ async def test_events_of_a_restart_have_the_call_that_led_to_it() -> None:
     assert [(one.call, one.tag) for one in heard if isinstance(one, Restarted)] == [(refused, "walk")]
 
 
-async def test_waits_of_a_call_are_reported() -> None:
-    """A call that waits has events with the reason, the prediction and the time it took."""
-    heard: list[tuple[float, Event]] = []
-    loop = asyncio.get_running_loop()
-    simulator = Simulator(limit=5, window=30.0, latency=0.05)
-
-    async with simulated(simulator, on_event=lambda event: heard.append((loop.time(), event))) as session:
-        await asyncio.gather(*(session.data.get("/v1/chains/43114") for _ in range(8)))
-    open_waits: dict[int | None, float] = {}
-    long = 0
-    for at, event in heard:
-        if isinstance(event, QuotaWaitBegan):
-            assert event.call not in open_waits
-            open_waits[event.call] = at - 0.01
-            assert event.reason in ("turn", "stop", "quota")
-        elif isinstance(event, QuotaWaitEnded):
-            assert event.seconds == pytest.approx(at - open_waits.pop(event.call), abs=1e-6)
-            if event.seconds > 1:
-                long += 1
-                assert event.reason in ("stop", "quota")
-        elif isinstance(event, RequestSent):
-            assert event.call not in open_waits, "no request leaves in a wait"
-    assert open_waits == {}
-    assert long >= 3
-
-
 async def test_waits_for_the_own_rate_are_predicted() -> None:
     """A call that waits for the user's own ceiling learns for how long."""
     heard: list[Event] = []
@@ -249,21 +238,13 @@ async def test_cancelled_wait_ends() -> None:
 async def test_errors_have_the_number_of_their_call_and_the_id_of_its_request() -> None:
     """An error has the number that its events have, and the request id of the last response."""
     heard: list[Event] = []
-
-    class Service:
-        async def send(self, request: Request) -> Response:
-            if request.url.endswith("/broken"):
-                raise APIConnectionError("it broke")
-            return Response(404, {"x-request-id": "r-17\x1b"}, b'{"message": "no"}')
-
-        async def aclose(self) -> None: ...
-
-    session = Session(metrics_base_url="https://metrics.test", transport=Service(), on_event=heard.append)
-    async with session:
+    missed = Response(404, {"x-request-id": "r-17\x1b"}, b'{"message": "no"}')
+    script = Script(missed, APIConnectionError("it broke"))
+    async with reaching(script, on_event=heard.append, max_attempts=1) as session:
         with pytest.raises(NotFoundError) as missing:
             await session.metrics.get("/v1/x")
         with pytest.raises(APIConnectionError) as broken:
-            await session.with_options(max_attempts=1).metrics.get("/broken")
+            await session.metrics.get("/broken")
     ended = [event for event in heard if isinstance(event, CallEnded)]
     assert [event.error for event in ended] == ["NotFoundError", "APIConnectionError"]
     assert [event.call for event in ended] == [missing.value.call, broken.value.call]
@@ -273,35 +254,22 @@ async def test_errors_have_the_number_of_their_call_and_the_id_of_its_request() 
     assert answers == ["r-17\\x1b", None]
 
 
-@pytest.mark.parametrize("refused", [True, False])
-async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_request(*, refused: bool) -> None:
+@pytest.mark.parametrize(
+    ("second", "error"), [((400, b"{}"), PageTokenExpiredError), ((200, TURNING), PaginationLoopError)]
+)
+async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_request(
+    second: tuple[int, bytes], error: type[ChainAPIError]
+) -> None:
     """A refused token and a repeated page raise errors that lead to the request that the service answered."""
     heard: list[Event] = []
-
-    class Service:
-        requests = 0
-
-        async def send(self, request: Request) -> Response:
-            self.requests += 1
-            page, name = b'{"rows": [{"n": 1}], "nextPageToken": "a"}', {"x-request-id": f"r{self.requests}"}
-            if refused and "pageToken" in request.url:
-                return Response(400, name, b'{"message": "expired"}')
-            return Response(200, name, page)
-
-        async def aclose(self) -> None: ...
-
-    session = Session(
-        metrics_base_url="https://metrics.test",
-        transport=Service(),
-        on_event=heard.append,
-        on_expired="raise",
-    )
-    async with session:
-        with pytest.raises(PageTokenExpiredError if refused else PaginationLoopError) as caught:
+    answers = [Response(200, {"x-request-id": "r1"}, TURNING)]
+    answers += [Response(second[0], {"x-request-id": f"r{number}"}, second[1]) for number in (2, 3)]
+    async with reaching(Script(*answers), on_event=heard.append, on_expired="raise") as session:
+        with pytest.raises(error) as caught:
             await session.metrics.list("/v1/rows").collect()
     last = [event for event in heard if isinstance(event, ResponseReceived)][-1]
     assert (caught.value.call, caught.value.request_id) == (last.call, last.request_id)
-    assert last.call is not None
+    assert None not in (last.call, last.request_id)
 
 
 async def test_a_wrong_name_of_a_field_is_an_error_of_its_request() -> None:
@@ -328,21 +296,12 @@ async def test_a_wrong_name_of_a_field_is_an_error_of_its_request() -> None:
 
 async def test_request_id_of_a_caller_passes_through() -> None:
     """Headers of a view are on the wire: a request id, and the trace of the caller."""
-    sent: list[Request] = []
-    given = {"X-Request-ID": "mine", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
-
-    class Service:
-        async def send(self, request: Request) -> Response:
-            sent.append(request)
-            return Response(200, {"x-request-id": request.headers["x-request-id"]}, b"{}")
-
-        async def aclose(self) -> None: ...
-
     heard: list[Event] = []
-    session = Session(metrics_base_url="https://metrics.test", transport=Service(), on_event=heard.append)
-    async with session:
+    given = {"X-Request-ID": "mine", "traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
+    script = Script(lambda sent: Response(200, {"x-request-id": sent.headers["x-request-id"]}, b"{}"))
+    async with reaching(script, on_event=heard.append) as session:
         await session.with_options(headers=given).metrics.get("/v1/x")
-    assert sent[0].headers["traceparent"] == given["traceparent"]
+    assert script.requests[0].headers["traceparent"] == given["traceparent"]
     assert [event.request_id for event in heard if isinstance(event, ResponseReceived)] == ["mine"]
 
 
@@ -366,17 +325,9 @@ async def test_observer_that_raises() -> None:
 async def test_faults_restarts_and_loops_are_reported() -> None:
     """A broken connection, a restart and a loop each have an event of their own."""
     heard: list[Event] = []
-
-    class Broken:
-        async def send(self, request: Request) -> Response:
-            if len(heard) < 4:
-                raise APIConnectionError("it broke")
-            return Response(200, {}, b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}')
-
-        async def aclose(self) -> None: ...
-
-    session = Session(metrics_base_url="https://metrics.test", transport=Broken(), on_event=heard.append)
-    async with session:
+    body = b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}'
+    script = Script(APIConnectionError("it broke"), Response(200, {}, body))
+    async with reaching(script, on_event=heard.append) as session:
         pages = session.metrics.avg_tps(1)
         await anext(pages)
         await asyncio.sleep(24 * 3600)

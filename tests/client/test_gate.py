@@ -1,4 +1,4 @@
-"""Gate: order, stops, cancellation, waiting times, members of several sessions and processes."""
+"""Gate: order, stops, cancellation, waiting times, ceilings, members of several sessions and processes."""
 
 from __future__ import annotations
 
@@ -17,14 +17,21 @@ from hypothesis import strategies as st
 from chainapi import Limit
 from chainapi._limits.gate import Ask, Gate, Member, Permit, WaitingLimit
 from chainapi._limits.headers import PolicyField, RateLimitInfo
-from chainapi.errors import QueueFullError, QuotaWaitError
+from chainapi._limits.member import Ceiling
+from chainapi._limits.quota import Quota, Reservation
+from chainapi._limits.verdict import Verdict
+from chainapi.errors import APITimeoutError, QueueFullError, QuotaWaitError
 from chainapi.testing import VirtualLoop
+from tests.client.services import time
+from tests.limits.outside import inner_scene, random_scene
 from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
+from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
 from tests.share.exchange import Exchange
 from tests.share.responses import end
 from tests.share.test_shared_gate import Process, processes
 
 pytestmark = pytest.mark.rule
+proof = pytest.mark.proof
 
 MINUTE = (PolicyField(100.0, 60.0),)
 
@@ -39,11 +46,6 @@ async def opened(remaining: float = 99.0, **options: Any) -> Gate:
     gate = Gate(**options)
     (await gate.acquire(Ask())).answered(200, reported(remaining))
     return gate
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 async def test_stop_between_grant_and_resumption_is_honoured() -> None:
@@ -210,24 +212,6 @@ async def test_cheap_requests_pass_an_expensive_one_but_not_for_ever() -> None:
     assert [type(outcome) for outcome in outcomes] == [Permit] * 10 + [QuotaWaitError] * 5
     assert not expensive.done()
     expensive.cancel()
-
-
-async def test_snapshot_has_what_is_known() -> None:
-    """Limit, remaining, window, waiting, in flight and the end of a stop can be read."""
-    gate = await opened(99.0, now=lambda: 1000.0)
-    flying = await gate.acquire(Ask())
-    (await gate.acquire(Ask())).answered(429, reported(0, retry_after=20))
-    waiting = asyncio.create_task(gate.acquire(Ask()))
-    await asyncio.sleep(5)
-    state = gate.snapshot()
-    assert (state.limit, state.remaining, state.window) == (100, 0, 60)
-    assert (state.waiting, state.in_flight) == (1, 1)
-    assert state.stopped_for == pytest.approx(15)
-    assert state.reset_in == pytest.approx(15)
-    assert state.back_at == pytest.approx(1015)
-    assert state.costs == {"": 1}
-    waiting.cancel()
-    flying.unsent()
 
 
 async def test_suspended_machine_sends_no_burst_above_the_budget() -> None:
@@ -521,3 +505,402 @@ async def test_quiet_process_is_not_refused_for_the_waiters_of_another() -> None
     for task in crowd:
         task.cancel()
     await asyncio.gather(*crowd, return_exceptions=True)
+
+
+# --- services of the real world: hangs, faults, closed routes, prices; some leave fields out ---
+
+
+def window(limit: float = 100.0, seconds: float = 60.0) -> Any:
+    """Return a function that builds a server with a fixed window."""
+    return lambda: FromFirst(limit, seconds)
+
+
+def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
+    """Send a request as soon as the quota permits it."""
+    return quota.send(quota.decide(now, cost, route), now, route, cost)
+
+
+def job(name: str, scene: Scene, **bounds: float) -> Any:
+    """Return a case: a job, and the most that it may cost."""
+    return pytest.param(scene, bounds, id=name, marks=[proof] * name.endswith("*"))
+
+
+SILENT = [
+    Front(silent=0.3),
+    Front(faults=0.2),
+    Front(faults=0.2, retry_after=True),
+    Front("d7", faults=0.5, counted=False, retry_after=True),
+    Front("x", silent=0.3),
+]
+PRICES = {"/a": 1.0, "/b": 20.0, "/c": 50.0, "/d": 5.0}
+PRICED = [(route, PRICES[route]) for route in random.Random(3).choices(list(PRICES), k=300)]
+# `tests/limits/test_targets.py` has more of them, most as proofs.
+JOBS = [
+    *(
+        job(
+            f"404 or 503 without fields, {front}, {seed}*",
+            Scene(window(), many(800), front, seed=seed),
+            storm=3,
+        )
+        for front in SILENT
+        for seed in range(5)
+    ),
+    *(
+        job(
+            f"fields that lack, {form}",
+            Scene(window(), many(300), Front(form, torn=0.4), seed=1),
+            storm=3,
+            refusals=5,
+        )
+        for form in ("d6", "d7", "d8", "x")
+    ),
+    *(
+        job(
+            f"no remaining, {kind.__name__}, {form}",
+            Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed),
+            storm=2,
+        )
+        for form, seed in (("x", 3), ("d6", 1))
+        for kind in (Bucket, FromFirst)
+    ),
+    *(
+        job(f"prices that drips hide, {seed}", random_scene(int(seed.strip("*"))), storm=3)
+        for seed in ("401", "575*")
+    ),
+    *(
+        job(f"met badly once, {seed}", random_scene(int(seed.strip("*"))), storm=3, refusals=20)
+        for seed in ("711", "967*", "999*", "1323*")
+    ),
+    *(
+        job(
+            f"closed route, {form}",
+            Scene(
+                window(1000.0),
+                [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)],
+                Front(form, closed=frozenset(["/bad"]), closed_for=seconds),
+            ),
+            seconds=5,
+            given_up=30,
+        )
+        for form, seconds in (("d6", 20.0), ("none", 3600.0))
+    ),
+    *(
+        job(
+            f"inner limiter, {burst}, {callers}",
+            inner_scene(10.0, burst, callers, fields=fields, waitless=waitless),
+            later=30,
+            pace=1.25,
+        )
+        for burst, callers, waitless, fields in (
+            (1.0, 4, False, "none"),
+            (10.0, 100, True, "outer"),
+            (20.0, 4, True, "none"),
+            (20.0, 100, False, "outer"),
+        )
+    ),
+    job(
+        "small burst", Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2), pace=1.2
+    ),
+    job(
+        "reset that hides a drip",
+        Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(1200), Front("d7")),
+        pace=1.05,
+    ),
+    job("plenty", Scene(window(1e7), many(2000), callers=2000, max_wait=10.0, trip=0.1), seconds=8.2),
+    job(
+        "weights that do not count",
+        Scene(window(), many(40, prior=10.0), used=29.0, callers=40, max_wait=2.0),
+    ),
+    *(
+        job(
+            f"prices, {prior}",
+            Scene(window(1000.0), [Errand(*one, prior) for one in PRICED], callers=256, in_flight=256),
+            refusals=3,
+        )
+        for prior in (None, 1.0, 10.0)
+    ),
+    job("refusals without a wait", Scene(window(), many(400), Front(waitless=True)), refusals=1, seconds=181),
+]
+
+
+@pytest.mark.parametrize(("scene", "bounds"), JOBS)
+def test_jobs_stay_within_their_bounds(scene: Scene, bounds: dict[str, float]) -> None:
+    """A job is done, sends nothing in a stop, and costs no more refusals and time than its bounds."""
+    outcome = run(scene, 1e7)
+    cost = {
+        "storm": outcome.storm,
+        "refusals": outcome.refusals,
+        "later": outcome.refusals - outcome.first_burst,
+        "given_up": outcome.given_up,
+        "seconds": outcome.seconds,
+        "pace": outcome.seconds / ideal(scene) if "pace" in bounds else 1.0,
+    }
+    assert {name: cost[name] for name, most in bounds.items() if cost[name] > most} == {}
+    assert outcome.done == len(scene.errands) - outcome.given_up
+    assert (outcome.hung, outcome.in_stops, outcome.turned_away) == (False, 0, {})
+
+
+def test_reopening_that_nothing_proves_grows_slowly() -> None:
+    """A stop without proof of its end lets 1, 2, 3 leave at once and no more."""
+    quota = Quota()
+    quota.answered(leave(quota, 0.0, "", 1.0), 0.1, 200, reported(99.0), 0.5)
+    quota.answered(leave(quota, 0.1, "", 1.0), 0.2, 429, reported(0.0, retry_after=10.0), 0.5)
+    assert quota.decide(10.2, 1.0).when == 10.2
+    quota.answered(leave(quota, 10.2, "", 1.0), 10.3, 404, RateLimitInfo(), 0.5)
+    now, flying = 10.3, 0
+    for _ in range(20):
+        reservations = []
+        while quota.decide(now, 1.0).when <= now:
+            reservations.append(leave(quota, now, "", 1.0))
+        flying = max(flying, len(reservations))
+        now += 0.1
+        for reservation in reservations:
+            quota.answered(reservation, now, 404, RateLimitInfo(), 0.5)
+    assert flying == 3
+    quota.answered(leave(quota, now, "", 1.0), now, 200, reported(50.0), 0.5)
+    for _ in range(10):
+        assert quota.decide(now, 1.0).when <= now
+        leave(quota, now, "", 1.0)
+
+
+# --- closed routes ---
+
+
+def test_refusals_of_two_routes_are_about_the_quota() -> None:
+    """Refusals of two routes with quota left stop all routes."""
+    quota = Quota()
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
+    one, two = leave(quota, 0.1, "/a", 1.0), leave(quota, 0.1, "/b", 1.0)
+    assert quota.answered(one, 0.2, 429, reported(90.0, retry_after=20.0), 0.5) is Verdict.ROUTE
+    assert quota.stopped_until < 0.2
+    assert quota.answered(two, 0.2, 429, reported(90.0, retry_after=20.0), 0.5) is Verdict.QUOTA
+    assert quota.stopped_until == pytest.approx(20.2)
+
+
+# --- an inner limiter that nothing names ---
+
+
+class _SlowRoute(Client):
+    """Service with a route that has a limiter of its own, two requests a second."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__(scene)
+        self.bucket = Bucket(2.0, 1.0, size=2.0)
+
+    def answer(self, errand: Errand) -> tuple[int, dict[str, str]]:
+        now = self.loop.time()
+        if errand.route == "/slow":
+            if self.bucket.earliest(now, 1.0) > now:
+                return 429, {**self.service.fields(now, None), "retry-after": "1"}
+            self.bucket.take(now, 1.0)
+        return super().answer(errand)
+
+
+@pytest.mark.parametrize("callers", [4, 100])
+def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> None:
+    """A limiter of one route does not close it for minutes, as long as some pass."""
+    errands = [Errand("/fast" if number % 10 else "/slow") for number in range(600)]
+    outcome = run(Scene(window(10_000.0), errands, callers=callers), 5000.0, _SlowRoute)
+    assert outcome.done == 600
+    assert outcome.seconds < 40
+    assert outcome.refusals <= 60
+
+
+def test_single_refusal_is_no_limit() -> None:
+    """A single refusal with quota left slows requests down for a while, and is no limit."""
+    quota = Quota()
+    quota.costs.learned["/a"] = 1.0
+    quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
+    verdict = quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, RateLimitInfo(), 0.5)
+    assert verdict is Verdict.UNANNOUNCED
+    now, left = quota.stopped_until, 99.0
+    quota.answered(leave(quota, now, "/a", 1.0), now, 200, reported(left), 0.5)
+    assert _leave(quota, now) == 2
+    for _ in range(64):
+        left -= 1.0
+        now += 0.1
+        quota.answered(leave(quota, now, "/a", 1.0), now, 200, reported(left), 0.5)
+    assert _leave(quota, now) == left
+
+
+def test_refusal_of_the_announced_policy_is_not_taken_for_another() -> None:
+    """A refusal of the announced policy causes no pacing afterwards."""
+    for refusal in (reported(0.0, retry_after=2.0), reported(99.0, retry_after=20.0)):
+        quota = Quota()
+        quota.costs.learned["/a"] = 1.0
+        quota.answered(leave(quota, 0.0, "/a", 1.0), 0.1, 200, reported(99.0), 0.5)
+        for _ in range(2):
+            quota.answered(leave(quota, 0.1, "/a", 1.0), 0.2, 429, refusal, 0.5)
+        quota.answered(leave(quota, 30.0, "/a", 1.0), 30.1, 200, reported(99.0), 0.5)
+        assert _leave(quota, 30.1) > 90
+
+
+def test_fields_without_a_limit_erase_nothing_that_was_found() -> None:
+    """Fields without a limit do not erase a limit that was found."""
+    nothing = RateLimitInfo(0.0, None, None, None, (PolicyField(0.0, 60.0),))
+    quota = Quota()
+    for now in range(8):
+        quota.answered(leave(quota, float(now), "/a", 1.0), now + 0.1, 200, nothing, 0.5)
+    assert _leave(quota, 8.0) == 9
+
+
+def _leave(quota: Quota, now: float) -> int:
+    """Return how many requests may leave at once, and take them back."""
+    reservations = []
+    while quota.decide(now, 1.0, "/a").when <= now:
+        reservations.append(leave(quota, now, "/a", 1.0))
+    for reservation in reservations:
+        quota.unsent(reservation)
+    return len(reservations)
+
+
+async def test_waiters_of_a_closed_route_keep_their_order_and_can_leave() -> None:
+    """Waiters of a closed route keep their order, and can be cancelled."""
+    gate = Gate()
+    (await gate.acquire(Ask("/good"))).answered(200, reported(99))
+    (await gate.acquire(Ask("/bad"))).answered(429, reported(98, retry_after=10))
+    order: list[int] = []
+
+    async def call(number: int) -> None:
+        permit = await gate.acquire(Ask("/bad"))
+        order.append(number)
+        permit.answered(200, reported(90 - number))
+
+    tasks = [asyncio.create_task(call(number)) for number in range(8)]
+    await asyncio.sleep(1)
+    (await gate.acquire(Ask("/good"))).answered(200, reported(97))
+    assert time() < 1.1
+    tasks[3].cancel()
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(Ask("/bad", max_wait=5))
+    assert caught.value.retry_after == pytest.approx(9)
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert order == [0, 1, 2, 4, 5, 6, 7]
+    assert time() == pytest.approx(10, abs=0.1)
+    assert gate.snapshot().waiting == 0
+
+
+# --- a service that hangs ---
+
+
+async def test_max_wait_ends_where_nobody_is_answered() -> None:
+    """A wait behind a probe that hangs ends with `max_wait`, as a timeout and not as a wait for quota."""
+    gate = Gate()
+    probe = await gate.acquire(Ask())
+    others = [asyncio.create_task(gate.acquire(Ask(max_wait=5))) for _ in range(20)]
+    with pytest.raises(APITimeoutError, match="no answer to any request for 5 s"):
+        await asyncio.gather(*others)
+    assert time() == pytest.approx(5)
+    probe.lost()
+    for one in others:
+        one.cancel()
+
+
+async def test_late_probe_is_hedged() -> None:
+    """A late probe is followed by a second one after a second, then by more."""
+    gate = Gate()
+    times: list[float] = []
+
+    async def call() -> None:
+        await gate.acquire(Ask())
+        times.append(round(time(), 3))
+
+    tasks = [asyncio.create_task(call()) for _ in range(20)]
+    await asyncio.sleep(8)
+    assert times == [0, 1, 3, 3, 7, 7, 7, 7]
+    for task in tasks:
+        task.cancel()
+
+
+# Forecasts and what is shown are in `tests/limits`.
+
+
+async def test_turn_that_is_close_is_waited_for() -> None:
+    """A stop that ends in a moment refuses nobody; a longer one does."""
+    gate = Gate()
+    (await gate.acquire(Ask())).answered(200, reported(99))
+    (await gate.acquire(Ask())).answered(429, reported(0, retry_after=10))
+    await asyncio.sleep(9.98)
+    (await gate.acquire(Ask(max_wait=0))).answered(429, reported(0, retry_after=10))
+    with pytest.raises(QuotaWaitError) as caught:
+        await gate.acquire(Ask(max_wait=0))
+    assert caught.value.retry_after >= 10
+
+
+async def test_nothing_is_refused_for_a_quota_that_nobody_used() -> None:
+    """Callers with `max_wait=0` that only wait for a place get no quota error."""
+    gate = Gate(max_in_flight=1)
+    (await gate.acquire(Ask())).answered(200, reported(99))
+    flying = await gate.acquire(Ask())
+    waiting = asyncio.create_task(gate.acquire(Ask(max_wait=0.5)))
+    await asyncio.sleep(0.9)
+    flying.answered(200, reported(98))
+    (await waiting).unsent()
+
+
+# --- waits that are announced, and not ---
+
+
+async def test_remaining_of_zero_with_a_reset_is_obeyed_without_a_policy() -> None:
+    """A remaining of zero with a reset holds the next request back."""
+    gate = Gate()
+    (await gate.acquire(Ask())).answered(200, RateLimitInfo(remaining=0, reset=7))
+    (await gate.acquire(Ask())).unsent()
+    assert time() == pytest.approx(7)
+
+
+# --- the user's own ceiling ---
+
+
+async def test_margin_for_a_hidden_price_counts_as_no_cost() -> None:
+    """The units held for a price that a drip hides are neither paid as a ceiling nor shown as spent."""
+    gate = Gate(rate=Limit(1, 1.0, units=True))
+    for _ in range(10):
+        (await gate.acquire(Ask("/a"))).answered(200, reported(100.0))
+    assert time() == pytest.approx(9.0)
+    assert gate.snapshot().spenders[0].units == 10.0
+
+
+# --- the ceiling of a session: tokens for requests or units ---
+
+
+@pytest.mark.parametrize(
+    ("rate", "toll"),
+    [(Limit(10, 1.0), 2.0), (Limit(10, 1.0, units=True), 50.0)],
+    ids=["requests", "units"],
+)
+async def test_toll_is_in_requests_or_units(rate: Limit, toll: float) -> None:
+    """A limit counts requests, one with `units` the units that they cost."""
+    assert Ceiling(rate).toll(50.0, 2.0) == toll
+
+
+async def test_limiter_of_the_user_counts_requests() -> None:
+    """A token bucket that the user passed counts requests."""
+    assert Ceiling(AsyncLimiter(10, 1.0)).toll(50.0) == 1.0
+
+
+async def test_payment_of_more_than_the_bucket_holds_takes_its_time() -> None:
+    """A toll above the size of the bucket is paid in parts, at its rate."""
+    ceiling, began = Ceiling(Limit(10, 5.0, units=True)), time()
+    assert ceiling.ready(25.0)
+    assert ceiling.wait(25.0) == 7.5
+    await ceiling.pay(25.0)
+    assert time() - began == pytest.approx(7.5, abs=0.1)
+    assert ceiling.wait(10.0) == pytest.approx(5.0)
+
+
+async def test_wait_is_that_for_the_tokens_that_lack() -> None:
+    """A bucket of 10 that has 6 has 9 after the time of 3; it has 10 when it is full."""
+    ceiling = Ceiling(Limit(10, 5.0, units=True))
+    await ceiling.pay(4.0)
+    assert [ceiling.wait(toll) for toll in (6.0, 9.0, 26.0)] == pytest.approx([0.0, 1.5, 10.0], abs=1e-5)
+    assert [ceiling.ready(toll) for toll in (6.0, 9.0, 26.0)] == [True, False, False]
+
+
+async def test_less_than_one_request_a_second_is_one_in_a_longer_time() -> None:
+    """A limit below one request a second lets a whole request pass each time."""
+    ceiling, began = Ceiling(Limit(0.5, 1.0)), time()
+    await ceiling.pay(1.0)
+    assert ceiling.wait(1.0) == 2.0
+    await ceiling.pay(1.0)
+    assert time() - began == pytest.approx(2.0, abs=0.1)

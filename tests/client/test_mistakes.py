@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 from unittest.mock import create_autospec
 
@@ -175,4 +176,49 @@ async def test_bounds_that_no_row_meets(call: Callable[[Any], Any], answer: str)
         with pytest.raises(ConfigurationError) as caught:
             call(session.data)
     assert answer in str(caught.value)
+    assert simulator.stats.requests == 0
+
+
+Try = Callable[[Session, dict[str, Any]], Any]
+
+
+PLACES: dict[str, Try] = {
+    "Session": lambda session, wrong: Session(**Simulator().arguments(), **wrong),
+    "with_options": lambda session, wrong: session.with_options(**wrong),
+    "get": lambda session, wrong: session.data.get("/v1/chains", **wrong),
+    "chain": lambda session, wrong: session.data.chain(43114, **wrong),
+    "list": lambda session, wrong: session.data.list("/v1/chains", **wrong),
+    "blocks": lambda session, wrong: session.data.evm.blocks(43114, **wrong),
+}
+TABLES = ("arrow_batches", "to_arrow", "to_pandas", "to_polars")
+NO_COUNT = (0, -1, 1.5, True, "5")
+WRONG: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
+    "prefetch": ((-1, 17, True, 1.0, None), ("blocks",)),
+    "tag": ((7, b"job", "a" * 65, "line\nend", "\x1b[31m", ["job"]), ("Session", "blocks", "list")),
+    "max_waiting": ((-1, 1.5, True, "10"), ("Session", "with_options")),
+    "deadline": ((*NO_COUNT[:2], float("nan"), "5", True), ("Session", "get", "chain", "list", "blocks")),
+    "size": (NO_COUNT, ("batches", "arrow_batches")),
+    "limit": (NO_COUNT, ("items", "batches", *TABLES)),
+    "amounts": (NO_COUNT, TABLES),
+}
+
+
+async def tried(session: Session, place: str, wrong: dict[str, Any]) -> None:
+    """Give a value to an argument at one of the places: a call, or a reader of a stream."""
+    if place in PLACES:
+        made = PLACES[place](session, wrong)
+    else:
+        made = getattr(session.data.evm.blocks(43114), place)(**wrong)
+    await made
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_values_that_cannot_be_used(name: str) -> None:
+    """A value that an argument cannot have is refused by its name, wherever it is given, before a request."""
+    simulator = Simulator()
+    values, places = WRONG[name]
+    async with simulated(simulator) as session:
+        for place, value in product(places, values):
+            with pytest.raises(ConfigurationError, match=name):
+                await tried(session, place, {name: value})
     assert simulator.stats.requests == 0

@@ -153,34 +153,6 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors() -> None:
 
 
 @proof
-@pytest.mark.parametrize("used", [True, False])
-async def test_fork_is_told_to_open_a_session_in_each_worker(used: bool) -> None:
-    """A session made before a fork names the fork and its remedy, whether its parent used it or not."""
-    body = f"""
-        import os
-        session = opened()
-        loop = asyncio.new_event_loop()
-        if {used}:
-            loop.run_until_complete(session.metrics.get("/v1/avg_tps/43114"))
-        child = os.fork()
-        if child:
-            assert os.waitpid(child, 0)[1] == 0
-            loop.run_until_complete(session.aclose())
-            sys.exit()
-        async def quota():
-            return session.quota
-        for work in (session.metrics.get("/v1/avg_tps/43114"), quota(), session.aclose()):
-            try:
-                asyncio.run(work)
-            except ValueError as error:
-                print(error, file=sys.stderr)
-    """
-    errors = (await left(body)).splitlines()
-    assert len(errors) == 3
-    assert all("was made before a fork" in error and "in each worker" in error for error in errors)
-
-
-@proof
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
     """A forked child that ends closes nothing of its parent's, and prints nothing."""
     body = """

@@ -15,7 +15,6 @@ from chainapi._limits.view import QuotaSnapshot, seconds_left
 from chainapi._paging import progress as progress_module
 from chainapi._paging.progress import (
     Notebook,
-    Shown,
     WalkProgress,
     display,
     progress_text,
@@ -208,6 +207,8 @@ def test_a_notebook_updates_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, name, module)
     place = display()
     assert isinstance(place, Notebook)
+    place.update("7 rows", None)  # of unknown length: no bar
+    assert outputs[-1]._repr_mimebundle_()["text/html"] == "<div>7 rows</div>"
     place.update("5 of 20 rows <b>", 0.25)
     place.close()
     assert outputs[-1]._repr_mimebundle_() == {
@@ -216,12 +217,6 @@ def test_a_notebook_updates_its_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     }
     shell.kernel = None  # a shell of IPython in a terminal
     assert not isinstance(display(Terminal()), Notebook)
-
-
-@pytest.mark.rule
-def test_a_state_without_a_share_has_no_bar() -> None:
-    """A walk of unknown length is a line of text in a notebook."""
-    assert Shown("7 rows", None)._repr_mimebundle_()["text/html"] == "<div>7 rows</div>"
 
 
 async def test_a_quota_that_is_not_known_takes_no_time() -> None:

@@ -1,39 +1,43 @@
-"""Resume of a list that changed meanwhile: grown at its head, or a dead token."""
+"""Resume and restart of a list, tokens that a service refuses, and lists that lead nowhere.
+
+That each row comes once, whatever a service and a reader do, is proved by the machine of `tests/paging`.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import pickle
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from attrs import Factory, define, frozen
 
-from chainapi import Checkpoint, Page, Session
-from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
-from chainapi.events import Event, Restarted
+from chainapi import Checkpoint, Page, Pages, Session
+from chainapi.errors import (
+    APIStatusError,
+    BadRequestError,
+    CheckpointError,
+    ConfigurationError,
+    DecodeError,
+    PageRefusedError,
+    PageTokenExpiredError,
+    PaginationLoopError,
+)
+from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted, TokenRenewed
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
-from tests.sessions import simulated
+from tests.client.services import Listed
+from tests.sessions import Answering, reaching, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 
 
-async def test_first_page_that_grew() -> None:
-    """A checkpoint inside a first page that grew is exact without an order."""
-    simulator = Simulator(rows=40)
-    async with simulated(simulator) as session:
-        pages = session.data.list(BLOCKS, page_size=20)
-        begun = await pages.collect(limit=5)
-        text = pages.checkpoint.dumps()
-    simulator.insert(BLOCKS, 3)
-    async with simulated(simulator) as session:
-        rest = await session.data.list(BLOCKS, page_size=20, resume=Checkpoint.loads(text)).collect()
-    numbers = [int(row["blockNumber"]) for row in begun + rest]
-    assert sorted(numbers, reverse=True) == list(range(numbers[0] + 3, numbers[0] - 40, -1))
-    assert len(numbers) == len(set(numbers)) == 43
+def numbered(numbers: Iterable[int], **more: str) -> list[dict[str, Any]]:
+    """Return a row for each number."""
+    return [{"n": number, **more} for number in numbers]
 
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
@@ -85,88 +89,58 @@ async def test_bare_page_token() -> None:
             session.data.evm.blocks(43114, page_token=token, resume=rest.checkpoint)
 
 
-async def test_growing_list_without_restart() -> None:
-    """A key finds the repeated rows of a list that grows while it is walked."""
-
-    class Shifting:
-        """Pages by position of a list that grows by one row with each request.
-
-        Careless services have such pages.
-        """
-
-        def __init__(self) -> None:
-            self.newest = 100
-
-        async def send(self, request: Request) -> Response:
-            token = parse_qs(urlsplit(request.url).query).get("pageToken", ["0"])[0]
-            at = int(token)
-            rows = [{"n": self.newest - at - row} for row in range(10) if self.newest - at - row > 0]
-            self.newest += 1
-            body: dict[str, object] = {"rows": rows}
-            if rows and rows[-1]["n"] > 1:
-                body["nextPageToken"] = str(at + 10)
-            return Response(200, {}, json.dumps(body).encode())
-
-        async def aclose(self) -> None: ...
-
-    for descending_key in ("n", None):
-        async with Session(data_base_url="https://data.test", api_key="k", transport=Shifting()) as session:
-            rows = await session.data.list("/v1/rows", key="n", descending_key=descending_key).collect()
-        assert [row["n"] for row in rows] == list(range(100, 0, -1))
+async def test_first_page_that_grew_by_more_than_a_page() -> None:
+    """Rows given of a first page are matched on later pages too, over two resumes."""
+    service = Listed(numbered(range(12, 0, -1)))
+    async with reaching(service) as session:
+        numbers = []
+        resume: Checkpoint | None = None
+        for limit in (3, 2, 4, 99):
+            pages = session.metrics.list("/v2/rows", resume=resume)
+            async for row in pages.items():
+                numbers.append(row["n"])
+                limit -= 1
+                if not limit:
+                    break
+            resume = Checkpoint.loads(pages.checkpoint.dumps())
+            if len(numbers) == 3:
+                service.rows[:0] = numbered(range(18, 12, -1))
+    assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
 
 
-@define
-class Ranged:
-    """Series with an upper bound `endTimestamp`, whose tokens die on request.
-
-    It keeps the queries.
-    """
-
-    points: int = 100
-    life: int = 0
-    queries: list[dict[str, str]] = Factory(list)
-
-    def forget(self) -> None:
-        """Let all tokens die."""
-        self.life += 1
-
-    async def send(self, request: Request) -> Response:
-        """Return ten points at or below the bound, from the token on."""
-        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
-        self.queries.append(query)
-        life, _, at = query.get("pageToken", f"{self.life}/0").partition("/")
-        if life != str(self.life):
-            return Response(400, {}, b'{"message": "expired"}')
-        end = int(query.get("endTimestamp", self.points))
-        first = end - int(at)
-        rows = [{"timestamp": stamp, "value": 0.5} for stamp in range(first, max(0, first - 10), -1)]
-        body: dict[str, object] = {"results": rows}
-        if rows and rows[-1]["timestamp"] != 1:
-            body["nextPageToken"] = f"{self.life}/{end - first + 10}"
-        return Response(200, {}, json.dumps(body).encode())
-
-    async def aclose(self) -> None:
-        """Do nothing."""
+async def test_resume_in_a_second_pass() -> None:
+    """A resume after a restart without an order reports that rows may come again."""
+    service = Listed(numbered(range(12, 0, -1)))
+    heard: list[Event] = []
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v2/rows")
+        await pages.collect(limit=8)
+        service.life += 1
+        await pages.collect(limit=1)
+        assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+        await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
+    assert [(event.exact, event.restarts) for event in heard if isinstance(event, Restarted)] == [
+        (True, 1),
+        (False, 1),
+    ]
 
 
 @pytest.mark.parametrize("key", ["timestamp", None])
 @pytest.mark.parametrize("through_text", [False, True])
 async def test_restart_from_the_watermark(through_text: bool, key: str | None) -> None:
     """A restart of a bounded query begins at the last row given, or its last tie."""
-    service = Ranged()
+    points = [{"timestamp": stamp, "value": 0.5} for stamp in range(100, 0, -1)]
+    service = Listed(points, 10, end="endTimestamp")
     options: dict[str, Any] = {"descending_key": "timestamp", "key": key, "until": "endTimestamp", "chain": 5}
-    async with Session(metrics_base_url="https://metrics.test", transport=service) as session:
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/series", **options)
         rows = await pages.collect(limit=34)
-        service.forget()
-        if through_text:
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            pages = session.metrics.list("/v2/series", resume=resume, **options)
-        rows += await pages.collect(limit=20)
-        if through_text:
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            pages = session.metrics.list("/v2/series", resume=resume, **options)
-        rows += await pages.collect()
+        service.life += 1
+        for limit in (20, 99):
+            if through_text:
+                resume = Checkpoint.loads(pages.checkpoint.dumps())
+                pages = session.metrics.list("/v2/series", resume=resume, **options)
+            rows += await pages.collect(limit=limit)
     assert [row["timestamp"] for row in rows] == list(range(100, 0, -1))
     assert pages.restarts == 1
     bounds = [query.get("endTimestamp") for query in service.queries]
@@ -184,18 +158,11 @@ async def test_bad_order() -> None:
     class Row:
         timestamp: str
 
-    class One:
-        async def send(self, request: Request) -> Response:
-            return Response(200, {}, b'{"rows": [{"timestamp": "today"}]}')
-
-        async def aclose(self) -> None: ...
-
-    async with Session(metrics_base_url="https://metrics.test", transport=One()) as session:
+    async with reaching(Answering(b'{"rows": [{"timestamp": "today"}]}')) as session:
         for name in ("timestamp", "missing"):
-            with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", descending_key=name).collect()
-            with pytest.raises(DecodeError, match=name):
-                await session.metrics.list("/v2/rows", descending_key=name, model=Row).collect()
+            for model in (None, Row):
+                with pytest.raises(DecodeError, match=name):
+                    await session.metrics.list("/v2/rows", descending_key=name, model=model).collect()
         with pytest.raises(ConfigurationError, match="descending_key"):
             session.metrics.list("/v2/rows", until="endTimestamp")
 
@@ -266,136 +233,22 @@ async def test_order_named_only_at_the_resume() -> None:
             session.data.list(BLOCKS, page_size=10, descending_key="blockNumber", resume=pages.checkpoint)
 
 
-@define
-class Movable:
-    """Rows in descending order, with pages anchored at rows, that change on request.
-
-    Rows appear and vanish, and tokens die.
-    """
-
-    rows: list[int]
-    size: int = 4
-    life: int = 0
-    odd: bool = False
-
-    def forget(self) -> None:
-        """Let all tokens die."""
-        self.life += 1
-
-    async def send(self, request: Request) -> Response:
-        """Return a page of the rows below the one that the token names."""
-        query = {name: values[0] for name, values in parse_qs(urlsplit(request.url).query).items()}
-        life, _, at = query.get("pageToken", f"{self.life}/1000").partition("/")
-        if life != str(self.life):
-            return Response(400, {}, b'{"message": "expired"}')
-        below = int(at)
-        left = [row for row in self.rows if row < below and row <= int(query.get("end", 1_000))]
-        page = left[: self.size]
-        body: dict[str, object] = {"rows": [{"n": "odd" if self.odd else row} for row in page]}
-        if len(left) > self.size:
-            body["nextPageToken"] = f"{self.life}/{page[-1]}"
-        return Response(200, {}, json.dumps(body).encode())
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-def moving(service: Movable, **options: Any) -> Session:
-    """Return a session that reaches `service`."""
-    return Session(metrics_base_url="https://metrics.test", transport=service, **options)
-
-
-async def test_resume_in_a_page_that_lost_rows() -> None:
-    """Rows deleted from the begun page do not make a resume skip others."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
-        pages = session.metrics.list("/v2/rows")
-        numbers = [row["n"] for row in await pages.collect(limit=6)]
-        text = pages.checkpoint.dumps()
-        service.rows.remove(8)
-        service.rows.remove(6)
-        rest = session.metrics.list("/v2/rows", resume=Checkpoint.loads(text))
-        numbers += [row["n"] for row in await rest.collect()]
-    assert numbers == [12, 11, 10, 9, 8, 7, 5, 4, 3, 2, 1]
-
-
-async def test_first_page_that_grew_by_more_than_a_page() -> None:
-    """Rows given of a first page are matched on later pages too, over two resumes."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
-        numbers = []
-        resume: Checkpoint | None = None
-        for limit in (3, 2, 4, 99):
-            pages = session.metrics.list("/v2/rows", resume=resume)
-            async for row in pages.items():
-                numbers.append(row["n"])
-                limit -= 1
-                if not limit:
-                    break
-            resume = Checkpoint.loads(pages.checkpoint.dumps())
-            if len(numbers) == 3:
-                service.rows[:0] = range(18, 12, -1)
-    assert numbers == [12, 11, 10, 18, 17, 16, 15, 14, 13, *range(9, 0, -1)]
-
-
-async def test_inexact_restart_after_pages() -> None:
-    """An inexact restart has an event: `items()` cannot match rows read as pages."""
-    service = Movable(list(range(12, 0, -1)))
-    heard: list[Event] = []
-    async with moving(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v2/rows")
-        await anext(pages)
-        service.forget()
-        assert len(await pages.collect()) == 12
-    assert [event.exact for event in heard if isinstance(event, Restarted)] == [False]
-
-
-async def test_resume_in_a_second_pass() -> None:
-    """A resume after a restart without an order reports that rows may come again."""
-    service = Movable(list(range(12, 0, -1)))
-    heard: list[Event] = []
-    async with moving(service, on_event=heard.append) as session:
-        pages = session.metrics.list("/v2/rows")
-        await pages.collect(limit=8)
-        service.forget()
-        await pages.collect(limit=1)
-        assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
-        await session.metrics.list("/v2/rows", resume=pages.checkpoint).collect()
-    assert [(event.exact, event.restarts) for event in heard if isinstance(event, Restarted)] == [
-        (True, 1),
-        (False, 1),
-    ]
-
-
-async def test_restarts_from_the_watermark_are_progress() -> None:
-    """A restart from the watermark may get fewer pages far, but has to progress."""
-    service = Movable(list(range(40, 0, -1)))
-    async with moving(service) as session:
-        pages = session.metrics.list("/v2/rows", descending_key="n", until="end")
-        rows = await pages.collect(limit=20)
-        for _ in range(4):
-            service.forget()
-            rows += await pages.collect(limit=4)
-        rows += await pages.collect()
-    assert [row["n"] for row in rows] == list(range(40, 0, -1))
-    assert pages.restarts == 4
-
-
-@pytest.mark.parametrize("prefetch", [0, 2])
+@pytest.mark.parametrize("prefetch", [0, 1, 3])
 async def test_a_row_without_a_key_loses_no_page(prefetch: int) -> None:
-    """Iterating again after a page with a bad key fetches that page again."""
-    service = Movable(list(range(12, 0, -1)))
-    async with moving(service) as session:
+    """A page with a bad key is fetched again, and no page fetched ahead behind it takes its place."""
+    service = Listed(numbered(range(20, 0, -1)))
+    async with reaching(service) as session:
         pages = session.metrics.list("/v2/rows", descending_key="n", prefetch=prefetch)
-        rows = list(await anext(pages))
-        service.odd = True
+        service.rows[5] = {"n": "odd"}
+        rows = [*await anext(pages)]
         await asyncio.sleep(1)
-        with pytest.raises(DecodeError) as caught:
+        with pytest.raises(DecodeError, match="n") as caught:
             await pages.collect()
-        service.odd = False
         assert caught.value.checkpoint == pages.checkpoint
+        service.rows[5] = {"n": 15}
+        await asyncio.sleep(1)
         rows += await pages.collect()
-    assert [row["n"] for row in rows] == list(range(12, 0, -1))
+    assert [row["n"] for row in rows] == list(range(20, 0, -1))
 
 
 @pytest.mark.parametrize("descending_key", ["blockNumber", None])
@@ -415,3 +268,350 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
     assert copies == late
     assert late[0] != late[1]
+
+
+async def test_a_token_that_dies_after_it_was_renewed() -> None:
+    """A page refused with a new token is checked again."""
+    service = Listed(numbered(range(20, 0, -1)))
+    async with reaching(service) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        rows = await pages.collect(limit=12)
+        service.shut = 12
+        for _ in range(2):
+            with pytest.raises(PageRefusedError, match="maintenance"):
+                await pages.collect()
+        service.shut, service.life = None, 1
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(20, 0, -1))
+    assert pages.restarts == 1
+
+
+async def test_key_refuted_after_a_resume() -> None:
+    """Rows whose key is refuted after a resume are matched by the marks of their keys."""
+    service, heard = Listed(numbered([8, 7, 6, 5, 4, 3], key="one")), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n", key="key")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        resume = Checkpoint.loads(begun.checkpoint.dumps())
+        rest = session.metrics.list("/v1/rows", descending_key="n", key="key", resume=resume)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert [event.page for event in heard if isinstance(event, KeyNotUnique)] == [1]
+    assert numbers == [8, 7, 6, 5, 4, 3]
+
+
+async def test_order_that_breaks_in_a_later_pass() -> None:
+    """Rows of an earlier pass are left out although the order breaks in a later one."""
+    service, heard = Listed(numbered(range(20, 10, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        pages = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await pages.collect(limit=8)]
+        service.rows.insert(2, {"n": 99})
+        service.life = 1
+        numbers += [row["n"] for row in await pages.collect()]
+    assert numbers == [20, 19, 18, 17, 16, 15, 14, 13, 99, 12, 11]
+    assert sum(isinstance(event, OrderBroken) for event in heard) == 1
+    assert [event.exact for event in heard if isinstance(event, Restarted)] == [True]
+
+
+async def test_order_that_breaks_in_the_page_of_a_resume() -> None:
+    """Rows given of a page are left out after a resume although it breaks the order."""
+    service, heard = Listed(numbered(range(20, 15, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n")
+        numbers = [row["n"] for row in await begun.collect(limit=2)]
+        service.rows.insert(1, {"n": 99})
+        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
+        numbers += [row["n"] for row in await rest.collect()]
+    assert numbers == [20, 19, 99, 18, 17, 16]
+
+
+async def test_ordered_lists_drop_their_marks() -> None:
+    """Checkpoints of an ordered list have no marks behind the page of a resume."""
+    service, heard = Listed(numbered(range(20, 0, -1))), list[Event]()
+    async with reaching(service, on_event=heard.append) as session:
+        begun = session.metrics.list("/v1/rows", descending_key="n")
+        await begun.collect(limit=2)
+        assert len(begun.checkpoint.head) == 2
+        rest = session.metrics.list("/v1/rows", descending_key="n", resume=begun.checkpoint)
+        await rest.collect(limit=2)
+        assert rest.checkpoint.head == ()
+        await rest.collect(limit=1)
+        assert len(rest.checkpoint.head) == 1, "of the page that is open now"
+
+
+# Page tokens that a service refuses, and lists that lead nowhere
+
+
+DAY = 86_400.0
+DEAD = (400, 404, 410, 422)  # statuses that may mean a dead token
+REFUSAL = b'{"message": ["under maintenance", "until 17:00"], "error": "Refused"}'
+
+
+@define(eq=False)
+class Tokens:
+    """Service whose page N is opened by the token ``N.S``, where S counts responses.
+
+    Attributes:
+        status: status of the answer to a request for a page, by its number and the S of its token.
+        rows: rows of a page, by its number.
+        next_token: token of the page behind one, by its number; None for the last page.
+        sent: pages that were requested.
+
+    """
+
+    status: Callable[[int, int], int] = lambda page, serial: 200
+    rows: Callable[[int], list[Any]] = lambda page: [{"n": page}]
+    next_token: Callable[[int], str | None] | None = None
+    last: int = 8
+    sent: list[int] = Factory(list[int])
+    served: int = 0
+
+    async def send(self, request: Request) -> Response:
+        """Answer for the page that the token opens."""
+        token = parse_qs(urlsplit(request.url).query).get("pageToken", ["1.0"])[0]
+        page, _, serial = token.partition(".")
+        self.sent.append(int(page))
+        status = self.status(int(page), int(serial))
+        if status != 200:
+            return Response(status, {}, REFUSAL)
+        self.served += 1
+        rows = self.rows(int(page))
+        follows = self.next_token(int(page)) if self.next_token is not None else self._next(int(page))
+        return Response(200, {}, json.dumps({"rows": rows, "nextPageToken": follows}).encode())
+
+    def _next(self, page: int) -> str | None:
+        return None if page == self.last else f"{page + 1}.{self.served}"
+
+    async def aclose(self) -> None:
+        """Close nothing."""
+
+
+def walking(service: Tokens, heard: list[Event] | None = None, **options: Any) -> tuple[Session, Pages[Any]]:
+    """Return a session on the service, and a stream of its list."""
+    listen = None if heard is None else heard.append
+    session = Session(metrics_base_url="https://metrics.test", transport=service, on_event=listen, **options)
+    return session, session.metrics.list("/v1/rows", items="rows")
+
+
+def once(page: int, status: int = 400) -> Callable[[int, int], int]:
+    """Refuse the first request for a page, whatever its token."""
+    refused: list[int] = []
+
+    def judge(asked: int, _: int) -> int:
+        if asked == page and not refused:
+            refused.append(asked)
+            return status
+        return 200
+
+    return judge
+
+
+def dying(page: int, served: int) -> Callable[[int, int], int]:
+    """Refuse, at the first request for a page, all tokens of the first `served` responses."""
+    dead: list[int] = []
+
+    def judge(asked: int, serial: int) -> int:
+        dead.extend([served] * (asked == page and not dead))
+        return 400 if dead and 0 < serial <= served else 200
+
+    return judge
+
+
+# What a refusal means
+
+
+async def test_a_refusal_is_judged_by_the_page_before() -> None:
+    """A refused token restarts the walk unless the page before shows the same rows under its older token."""
+    changing: list[int] = []
+
+    def changed(page: int) -> list[Any]:
+        changing.append(page)
+        return [{"n": page, "serial": changing.count(page)}]
+
+    def ends(page: int) -> str | None:
+        ended.append(page)
+        return None if page == 8 or (page == 3 and ended.count(3) == 2) else f"{page + 1}.{len(ended)}"
+
+    ended: list[int] = []
+    everything = list(range(1, 9))
+    cases: dict[str, tuple[Tokens, list[int], type[Event]]] = {
+        "behind the first page": (Tokens(once(2)), [1, 2, *everything], Restarted),
+        "page before refused too": (Tokens(dying(4, 3)), [1, 2, 3, 4, 3, *everything], Restarted),
+        "page before the same": (Tokens(once(4)), [1, 2, 3, 4, 3, *everything[3:]], TokenRenewed),
+        "page before changed": (Tokens(once(4), changed), [1, 2, 3, 4, 3, *everything], Restarted),
+        "page before is the last": (
+            Tokens(once(4), next_token=ends),
+            [1, 2, 3, 4, 3, *everything],
+            Restarted,
+        ),
+    }
+    failures = []
+    for name, (service, sent, event) in cases.items():
+        heard = list[Event]()
+        session, pages = walking(service, heard)
+        async with session:
+            async for _ in pages:
+                pass
+        told = [type(one) for one in heard if isinstance(one, Restarted | TokenRenewed)]
+        if (service.sent, told) != (sent, [event]):
+            failures.append(f"{name}: requested {service.sent}, events {told}")
+    assert not failures
+
+
+async def test_only_statuses_of_a_dead_token_restart() -> None:
+    """400, 404, 410 and 422 restart a walk; any other status is raised, and the walk continues after it."""
+    failures = []
+    for status in (*DEAD, 401, 402, 403, 405, 408, 409, 418, 500, 501):
+        session, pages = walking(Tokens(once(2, status)), max_attempts=1)
+        async with session:
+            raised = 0
+            try:
+                await pages.collect(limit=4)
+            except APIStatusError as error:
+                raised = error.status
+            rows = await pages.collect()
+        dead = status in DEAD
+        if (raised, pages.restarts) != ((0, 1) if dead else (status, 0)) or not rows:
+            failures.append(f"{status}: raised {raised}, {pages.restarts} restarts, {len(rows)} rows")
+    assert not failures
+
+
+async def test_a_refused_first_page_is_an_error_of_the_request() -> None:
+    """The refusal of a request without a token raises its error, at the beginning and after a restart."""
+    session, pages = walking(Tokens(once(1)))
+    async with session:
+        with pytest.raises(BadRequestError):
+            await anext(pages)
+        assert (len(await pages.collect()), pages.restarts) == (8, 0)
+    asked: list[int] = []
+
+    def judge(page: int, _: int) -> int:
+        asked.append(page)
+        return 400 if page == 2 or len(asked) > 2 else 200
+
+    session, pages = walking(Tokens(judge))
+    async with session:
+        with pytest.raises(BadRequestError):
+            await pages.collect()
+        assert pages.restarts == 1
+
+
+async def test_a_page_that_is_refused_whatever_its_token() -> None:
+    """A page refused under a new token too is PageRefusedError with the words; it can be requested again."""
+    open_again: list[bool] = []
+    service = Tokens(lambda page, _: 404 if page == 4 and not open_again else 200)
+    session, pages = walking(service)
+    async with session:
+        rows = await pages.collect(limit=3)
+        for _ in range(2):
+            with pytest.raises(PageRefusedError) as caught:
+                await pages.collect()
+            error = caught.value
+            assert (error.status, error.messages) == (404, ("under maintenance", "until 17:00"))
+            assert str(error) == "404 Refused for GET /v1/rows: under maintenance; until 17:00"
+            assert isinstance(error.__cause__, APIStatusError)
+        open_again.append(True)
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(1, 9))
+    assert pages.restarts == 0
+
+
+async def test_an_older_token_past_its_lifetime_checks_nothing() -> None:
+    """A walk restarts without another request if the older token has reached its lifetime."""
+    service = Tokens(once(4))
+    session, pages = walking(service)
+    async with session:
+        rows = await pages.collect(limit=2)
+        await asyncio.sleep(DAY - 1)
+        rows += await pages.collect(limit=1)
+        await asyncio.sleep(2)
+        rows += await pages.collect()
+    assert [row["n"] for row in rows] == list(range(1, 9))
+    assert service.sent == [1, 2, 3, 4, *range(1, 9)]
+
+
+async def test_one_token_for_all_pages_cannot_be_checked() -> None:
+    """A token that is the same for all pages opens no page before: a refusal restarts the walk."""
+    served: list[int] = []
+
+    def rows(_: int) -> list[Any]:
+        served.append(1)
+        return [{"n": len(served)}]
+
+    refusals = [200, 200, 200, 400]
+    service = Tokens(
+        lambda *_: refusals.pop(0) if refusals else 200, rows, lambda _: None if len(served) > 6 else "2.0"
+    )
+    session, pages = walking(service)
+    async with session:
+        await pages.collect()
+    assert service.sent == [1, 2, 2, 2, 1, 2, 2, 2]
+    assert pages.restarts == 1
+
+
+async def test_keys_of_any_form_are_known_again() -> None:
+    """Rows come once over a restart whatever their keys are: hashes, other texts, numbers, or a mixture."""
+    hexadecimal = "0x" + "ab" * 31
+    forms: list[Callable[[int], object]] = [
+        lambda page: [f"{hexadecimal}{page}{row}" for row in range(4)],
+        lambda page: [f"{hexadecimal}{page}0", f"{hexadecimal}{page} ", f"{hexadecimal}z{page}", "é" * 66],
+        lambda page: [f"{hexadecimal}{page}0", page, f"row {page}", -page],
+        lambda page: [page, page + 100, page + 200],
+    ]
+    failures = []
+    for form in forms:
+        service = Tokens(dying(4, 3), lambda page, form=form: [{"k": key} for key in form(page)])  # type: ignore[misc]
+        session = Session(metrics_base_url="https://metrics.test", transport=service)
+        async with session:
+            rows = await session.metrics.list("/v1/rows", items="rows", key="k").collect()
+        held = [{"k": key} for page in range(1, 9) for key in form(page)]  # type: ignore[attr-defined]
+        once = [row for place, row in enumerate(held) if row not in held[:place]]
+        failures += [] if rows == once else [f"{rows} instead of {once}"]
+    assert not failures
+
+
+# Progress
+
+
+@pytest.mark.parametrize("on_expired", ["restart", "raise"])
+async def test_the_error_of_a_dead_token_has_the_words_of_the_service(on_expired: Any) -> None:
+    """A walk that ends for a refused token raises an error with the refusal as its cause and in its text."""
+    service = Tokens(lambda page, _: 422 if page == 2 else 200)
+    session, pages = walking(service, on_expired=on_expired)
+    async with session:
+        with pytest.raises(PageTokenExpiredError) as caught:
+            await pages.collect()
+        with pytest.raises(PageTokenExpiredError):
+            await pages.collect()
+    place = "" if on_expired == "raise" else ", at the same place as before the last restart"
+    words = "(under maintenance; until 17:00)"
+    assert str(caught.value) == f"the service refused the page token with status 422 {words}{place}"
+    assert isinstance(caught.value.__cause__, APIStatusError)
+    assert (pages.restarts, len(service.sent)) == ((0, 2) if on_expired == "raise" else (1, 4))
+
+
+# Lists that lead nowhere
+
+
+async def test_pages_without_a_new_row_end_at_a_bound() -> None:
+    """1,000 pages in a row without a new row end the walk; a page with one begins the count again."""
+
+    def key(rows: dict[int, int]) -> Callable[[int], list[Any]]:
+        return lambda page: [{"n": rows.get(page, 1)}]
+
+    for new, bound in (({}, 1_002), ({900: 2}, 1_901)):
+        service = Tokens(rows=key(new), last=5_000)
+        session = Session(metrics_base_url="https://metrics.test", transport=service)
+        async with session:
+            pages = session.metrics.list("/v1/rows", items="rows", key="n")
+            with pytest.raises(PaginationLoopError, match="brought nothing"):
+                await pages.collect()
+        assert bound <= len(service.sent) <= bound + 2
+
+
+async def test_an_empty_list_of_many_pages_ends() -> None:
+    """Any number of empty pages below the bound, and an empty last page, are a list like any other."""
+    session, pages = walking(Tokens(rows=lambda page: [{"n": 1}] * (page == 1), last=900))
+    async with session:
+        assert await pages.collect() == [{"n": 1}]
+    assert pages.exhausted

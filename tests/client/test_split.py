@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from chainapi import ROUTES, Checkpoint, Pages, merge
@@ -195,6 +195,7 @@ async def test_an_empty_list_is_one_range() -> None:
     taken=st.integers(0, 40),
     lifetime=st.sampled_from([86_400.0, 0.1]),
 )
+@example(numbers=list(range(60)), taken=14, lifetime=86_400.0)  # behind whole pages
 def test_each_range_resumes_from_its_own_checkpoint(numbers: list[int], taken: int, lifetime: float) -> None:
     """The method of the whole list resumes a range from its checkpoint, also after its token has died."""
 
@@ -217,16 +218,6 @@ def test_each_range_resumes_from_its_own_checkpoint(numbers: list[int], taken: i
             assert max(found.values()) == 1
 
     run(scenario())
-
-
-async def test_a_range_resumes_behind_a_page() -> None:
-    """The checkpoint behind a whole page has the range too: its stream ends at its own border."""
-    async with reaching(Ledger(list(range(60)))) as session:
-        newer, older = await transfers(session, start_block=0).split(2)
-        rows = [row for part in (newer, older) for row in await part.collect(limit=14)]
-        for part in (newer, older):
-            rows += await transfers(session, start_block=0, resume=part.checkpoint).collect()
-    assert sorted(ids(rows)) == list(range(60))
 
 
 async def test_a_dead_token_restarts_its_range_alone() -> None:
