@@ -60,7 +60,7 @@ PIPE_CLOSED = 128 + 13
 TERMINATED = 128 + signal.SIGTERM
 DEFAULT_LIMIT = 30  # rows
 
-app = App(
+app: App = App(
     name="chainapi",
     version=__version__,
     help_format="plaintext",

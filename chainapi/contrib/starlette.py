@@ -201,7 +201,7 @@ class StreamResponse(Response):
         self._body = body
         self.status_code = 200
         self.background: BackgroundTask | None = None
-        self.media_type = body.media_type
+        self.media_type: str | None = body.media_type
         self.init_headers(body.headers)
         self._begun = False
 

@@ -45,7 +45,7 @@ NOT_ECHOED = frozenset({"startTimestamp", "endTimestamp", "blockNumber", "blockT
 # Fields that repeat a value of another name.
 ECHOED_AS = {"currency": "currencyCode", "timeInterval": "aggregateDuration"}
 # Size of the values of a metric; None for those that have decimals.
-SCALES = {
+SCALES: Mapping[str, int | None] = {
     **dict.fromkeys(("avgTps", "maxTps"), None),
     **dict.fromkeys(("avgGps", "maxGps", "feesPaid"), 1_000_000),
     **dict.fromkeys(("avgGasPrice", "maxGasPrice"), 25_000_000_000),

@@ -18,7 +18,7 @@ __all__ = ["Draw", "Fixed", "Row", "Rows", "View", "encode"]
 
 Row: TypeAlias = dict[str, Any]
 
-encode = Encoder(decimal_format="number").encode
+encode: Callable[[Any], bytes] = Encoder(decimal_format="number").encode
 
 
 class Rows(ABC):
@@ -47,7 +47,7 @@ class Fixed(Rows):
 
     def __init__(self, rows: Sequence[Any]) -> None:
         self._rows = rows
-        self.size = len(rows)
+        self.size: int = len(rows)
 
     def rows(self, start: int, stop: int) -> list[Any]:
         """Return the rows `stop - 1` down to `start`, newest first."""

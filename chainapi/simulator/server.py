@@ -30,7 +30,7 @@ class Server:
         self._line = line
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN)
-        self.port = 0
+        self.port: int = 0
 
     async def start(self, port: int) -> Self:
         """Listen on a port, 0 for any free one. Raises OSError if the port is taken."""

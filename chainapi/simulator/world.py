@@ -106,8 +106,8 @@ class World:
     def __init__(self, settings: Settings, log: list[Exchange] | None = None) -> None:
         self.settings = settings
         self.log = log
-        self.stats = Stats()
-        self.contents = Contents(settings)
+        self.stats: Stats = Stats()
+        self.contents: Contents = Contents(settings)
         self._pages = Pages(settings, self.stats)
         self._schedule = Schedule(settings.seed)
         self._quotas: defaultdict[object, Quota] = defaultdict(Quota)

@@ -130,7 +130,7 @@ class Recorder:
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._given = transport
         self._own: AiohttpTransport | None = None
         self._now = now
@@ -248,7 +248,7 @@ class Player:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, repeat: bool = False) -> None:
-        self.path = Path(path)
+        self.path: Path = Path(path)
         self._repeat = repeat
         self._left: dict[Asked, deque[_Exchange]] = defaultdict(deque)  # not played yet
         self._last: dict[Asked, _Exchange] = {}  # played last
