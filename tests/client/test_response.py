@@ -148,8 +148,8 @@ async def test_reprs_fit_into_a_line() -> None:
         for text in map(repr, [page, *(row for row in page if not isinstance(row, dict))]):
             assert len(text) <= 110
     assert repr(points.items[0]).startswith("MetricPoint(timestamp=1767225600, value=")
-    removed = r"RemovedValidator\(tx_hash='\w{12}\.\.\.\w{5}', node_id='NodeID-\w{5}\.\.\.\w{5}', \.\.\.\)"
-    assert re.fullmatch(removed, repr(validators.items[0]))
+    shown = r"\w+Validator\(tx_hash='\w{12}\.\.\.\w{5}', node_id='NodeID-\w{5}\.\.\.\w{5}', \.\.\.\)"
+    assert re.fullmatch(shown, repr(validators.items[0]))
     assert repr(SharedSecret(secret="hidden")) == "SharedSecret()"
 
 
