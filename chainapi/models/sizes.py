@@ -9,7 +9,7 @@ __all__ = ["LARGE", "refuse_dense", "refuse_many"]
 # A body of more bytes is decoded in steps: a decoder holds the GIL, so a thread would not help.
 LARGE = 262_144
 # Bytes for each object, list and row that a large body has on average: each takes several hundred in memory.
-DENSEST = 12
+DENSEST = 14
 
 
 def refuse_dense(body: bytes) -> None:
@@ -24,7 +24,7 @@ def refuse_dense(body: bytes) -> None:
 
 
 def refuse_many(what: str, count: int, body: bytes) -> None:
-    """Refuse a large body with less than 12 bytes for each object, list or row.
+    """Refuse a large body with less than 14 bytes for each object, list or row.
 
     Raises:
         DecodeError: they have.
