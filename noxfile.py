@@ -141,9 +141,8 @@ def wheel(session: nox.Session) -> None:
         session.run("pyright", "--verifytypes", "chainapi", "--ignoreexternal")
         # The tools of contributors are not in the wheel, and tests of generated files use them.
         where = session.run("python", "-c", "import chainapi; print(chainapi.__path__[0])", silent=True)
-        shutil.copytree(
-            Path(__file__).parent / "chainapi" / "_tooling", Path(str(where).strip()) / "_tooling"
-        )
+        tooling = Path(str(where).strip()) / "_tooling"
+        shutil.copytree(Path(__file__).parent / "chainapi" / "_tooling", tooling, dirs_exist_ok=True)
         chosen = "not adapter and not proof"
         session.run("python", "-m", "pytest", "-n", "auto", "-m", chosen, *session.posargs)
 
