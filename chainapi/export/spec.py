@@ -401,7 +401,7 @@ def compare_settings(target: str, old: Mapping[str, Any], new: Mapping[str, Any]
     if differences:
         raise ExportError(
             f"{target} holds another export: {'; '.join(differences)}. Use the same settings, or choose "
-            "another target"
+            "another target, or delete this one and its log"
         )
 
 
