@@ -216,8 +216,8 @@ class Estimate:
     Attributes:
         requests: number of requests.
         units: their cost, in the units of the limits; None if the price of a request is unknown.
-        minutes: least duration under the limits; 0 if they allow all requests at once. Limits of units tell
-            nothing about requests of an unknown price: None if there are no others.
+        minutes: least duration under the limits; 0 if they allow all requests at once. None without a limit,
+            or if all limits are of units and the price of a request is unknown.
         day_share: share of what is allowed per day, 1 for all; None without a limit per day that tells it.
 
     """
@@ -248,7 +248,7 @@ def estimate(rows: int, page_size: int, price: float | None, limits: Sequence[Li
     return Estimate(
         requests,
         None if price is None else requests * price,
-        max(seconds) / MINUTE if seconds else None if limits else 0.0,
+        max(seconds) / MINUTE if seconds else None,
         max(shares, default=None),
     )
 

@@ -402,7 +402,7 @@ def test_an_unknown_price_is_unknown() -> None:
     stream = session_of(scripted(lambda _: reply({}))).data.list("/v1/novel", items="rows", page_size=10)
     units, requests = Limit(8_000, 60, units=True), Limit(5, 60)
     for limits, minutes in list[tuple[list[Limit], float | None]](
-        [([], 0), ([requests], 1), ([requests, units], 1), ([units], None)]
+        [([], None), ([requests], 1), ([requests, units], 1), ([units], None)]
     ):
         found = stream.estimate(rows=100, limits=limits)
         assert (found.requests, found.units, found.minutes, found.day_share) == (10, None, minutes, None)

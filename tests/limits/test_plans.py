@@ -81,14 +81,14 @@ def test_plans_by_service(monkeypatch: pytest.MonkeyPatch) -> None:
         metric = session.metrics.chains.metric(43114, "txCount").estimate(rows=8_100, page_size=1)
         return session.data.evm.blocks(43114).estimate(rows=400_100).minutes, metric.minutes
 
-    assert minutes() == (0, 0)
+    assert minutes() == (None, None)
     assert minutes(plan="pro") == (2, 101)
-    assert minutes(plan={"data": "unauthenticated"}) == (6, 0)
+    assert minutes(plan={"data": "unauthenticated"}) == (6, None)
     assert minutes(plan={"data": "growth", "metrics": "base"}) == (2, 101)
     assert minutes(plan="pro", limits={"data": [Limit(1, per=60.0)]}) == (4_000, 101), "both hold"
     monkeypatch.setenv("CHAINAPI_PLAN", "base")
     assert minutes() == (4, 101)
-    assert minutes(plan={"data": "pro"}) == (2, 0), "the argument comes first"
+    assert minutes(plan={"data": "pro"}) == (2, None), "the argument comes first"
 
 
 def test_an_unknown_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
