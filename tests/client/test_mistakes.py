@@ -159,22 +159,32 @@ def test_services_and_groups_can_be_copied() -> None:
     ("call", "answer"),
     [
         (
-            lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=1_700_000_000_000),
+            lambda session: session.data.primary_network.blocks(
+                "fuji", "p-chain", start_timestamp=1_700_000_000_000
+            ),
             "looks like milliseconds: give Unix seconds, 1700000000",
         ),
         (
-            lambda data: data.evm.native_transactions(43114, ADDRESS, start_block=10, end_block=5),
+            lambda session: session.data.evm.native_transactions(43114, ADDRESS, start_block=10, end_block=5),
             "start_block=10 is after end_block=5",
         ),
+        (
+            lambda session: session.data.evm.blocks(43114, limit=5),
+            "'limit'; limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
+        ),
+        (
+            lambda session: session.metrics.avg_tps(43114, page_size=3),
+            "'page_size'; the pages of this route have no size to choose: leave it out",
+        ),
     ],
-    ids=["milliseconds", "backwards"],
+    ids=["milliseconds", "backwards", "limit", "page size"],
 )
-async def test_bounds_that_no_row_meets(call: Callable[[Any], Any], answer: str) -> None:
-    """Times in milliseconds, and an end before its start, are refused before any request."""
+async def test_arguments_that_mean_something_else(call: Callable[[Any], Any], answer: str) -> None:
+    """Bounds that no row meets, and arguments of other methods, are refused before any request."""
     simulator = Simulator()
     async with simulated(simulator) as session:
         with pytest.raises(ConfigurationError) as caught:
-            call(session.data)
+            call(session)
     assert answer in str(caught.value)
     assert simulator.stats.requests == 0
 
