@@ -72,8 +72,9 @@ class _Thread:
 
         async def done() -> Any:
             result = work(*args, **kwargs)
-            streams = isinstance(result, AsyncIterable)  # a Split can be awaited too
-            return result if streams or not isinstance(result, Awaitable) else await result
+            if isinstance(result, AsyncIterable) and not isinstance(result, Coroutine):
+                return result  # also a Split, which can be awaited
+            return await result if isinstance(result, Awaitable) else result
 
         with self._lock:  # nothing is submitted after the stop of the loop
             if self._closed:

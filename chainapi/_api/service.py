@@ -58,7 +58,7 @@ class ServiceAPI:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise misnamed(self, name, lambda: {self._name: type(self)})
+            raise misnamed(self, name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"

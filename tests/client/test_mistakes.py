@@ -67,6 +67,10 @@ async def test_a_forgotten_await_is_named(
     async with simulated(Simulator(rows=3)) as session:
         with pytest.raises(kind, match=rf"{name}\(\) was not awaited: write `await` before the call"):
             use(session)
+        chain: Any = session.data.chain(43114)
+        with pytest.raises(TypeError, match=r"DataAPI\.chain\(\) is no stream: write `await` .*`async for`"):
+            aiter(chain)  # as `async for` does
+        assert (await chain).chain_id == 43114
         first = session.data.evm.blocks(43114).first()
         assert not hasattr(first, "__name__")
         assert asyncio.iscoroutinefunction(session.data.get)
@@ -117,6 +121,13 @@ async def test_a_page_is_no_row() -> None:
             print(page.blocknumber)
 
 
+async def test_a_quota_of_no_service_names_the_services() -> None:
+    """A wrong key of `session.quota` names the services, and those that are configured."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(KeyError, match=r"'Data' is no configured service: .*'metrics', 'data'"):
+            print(session.quota["Data"])
+
+
 def test_a_session_is_opened_by_async_with() -> None:
     """`with` names `async with`."""
     session: Any = Session(**Simulator().arguments())
@@ -132,9 +143,14 @@ def test_a_session_is_opened_by_async_with() -> None:
         (lambda session: session.data.evm.block_s, "did you mean session.data.evm.blocks?"),
         (lambda session: session.metrics.avg_tp, "did you mean session.metrics.avg_tps?"),
         (lambda session: session.with_options(priority=1).evm, "did you mean session.data.evm?"),
+        (
+            lambda session: session.metrics.evm,
+            "MetricsAPI has no attribute 'evm': did you mean session.data.evm?",
+        ),
+        (lambda session: session.data.evm.avg_tps, "did you mean session.metrics.avg_tps?"),
         (lambda session: session.data.evm.nothing_like_it, "EVM has no attribute 'nothing_like_it'"),
     ],
-    ids=["group", "route", "misspelt", "metric", "view", "unknown"],
+    ids=["group", "route", "misspelt", "metric", "view", "service", "other", "unknown"],
 )
 def test_names_lead_to_their_place(read: Callable[[Any], Any], meant: str) -> None:
     """A missing attribute names the path of the one that was meant."""
