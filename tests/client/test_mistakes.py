@@ -13,10 +13,16 @@ import pytest
 
 from chainapi import Page, Session
 from chainapi.errors import ConfigurationError, PagingError
+from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
 ADDRESS = "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"
+
+
+def untyped(function: Any) -> Any:
+    """Return a function without its types: type checkers report these mistakes too."""
+    return function
 
 
 @pytest.mark.parametrize(
@@ -56,8 +62,13 @@ async def test_a_stream_is_no_coroutine() -> None:
         (lambda session: session.data.evm.blocks(43114).first().block_number, "Pages.first", AttributeError),
         (lambda session: session.data.chain(43114).chain_name, "DataAPI.chain", AttributeError),
         (lambda session: session.data.get("/v1/chains")["chains"], "ServiceAPI.get", TypeError),
+        (
+            lambda session: untyped(export)(session.data.evm.blocks, [1], "b.jsonl").rows,
+            "export",
+            AttributeError,
+        ),
     ],
-    ids=["unpacked", "len", "row", "resource", "json"],
+    ids=["unpacked", "len", "row", "resource", "json", "export"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 async def test_a_forgotten_await_is_named(
@@ -119,6 +130,8 @@ async def test_a_page_is_no_row() -> None:
             print(page.block_number)
         with pytest.raises(AttributeError, match=r"a page has no attribute 'blocknumber'$"):
             print(page.blocknumber)
+        with pytest.raises(TypeError, match=r"write `page\.items\[0\]`"):
+            print(page[0])
 
 
 async def test_a_quota_of_no_service_names_the_services() -> None:
