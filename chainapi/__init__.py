@@ -77,11 +77,21 @@ _MODULES = {
 }
 
 
+_ELSEWHERE = {"Fault": "simulator", "Simulator": "simulator", "export": "export"}
+
+
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{_hint(name)}")
     found = globals()[name] = getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     return found
+
+
+def _hint(name: str) -> str:
+    """Return the import of a public name that another module has."""
+    errors = import_module(f"{__name__}.errors").__all__ if name.endswith("Error") else ()
+    module = "errors" if name in errors else _ELSEWHERE.get(name)
+    return "" if module is None else f": write `from {__name__}.{module} import {name}`"
 
 
 def __dir__() -> list[str]:

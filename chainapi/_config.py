@@ -21,7 +21,7 @@ from attrs import frozen
 from msgspec import Struct
 
 from chainapi._http.message import is_header_name
-from chainapi._text import name_text, quoted
+from chainapi._text import closest, name_text, quoted
 from chainapi.core.arguments import boolean, one_of, seconds_of
 from chainapi.core.duration import DAY
 from chainapi.errors import ConfigurationError
@@ -29,6 +29,7 @@ from chainapi.errors import ConfigurationError
 __all__ = ["LimiterOptions", "Provider", "Secret", "ServiceConfig", "Unconfigured", "resolve", "trusted"]
 
 _NAME = re.compile(r"{(\w+)}")  # of a parameter in a path
+LIKE = 0.8  # similarity, from 0 to 1, of the name of a variable that was meant
 MAX_KEY_LENGTH = 4_096  # characters; no service issues longer keys, and servers refuse longer headers
 
 
@@ -180,15 +181,15 @@ def resolve(
     key = _api_key(api_key, environment)
     header, paths = sources.header(), _checked_paths(sources.provider.paths)
     lifetime = _lifetime(sources.provider.page_token_lifetime)
-    metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url"))
+    metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url", environment))
     if metrics_url is not None:
         metrics = ServiceConfig("metrics", metrics_url, None, None, paths, lifetime)
     if data_url is None:
-        return metrics, Unconfigured(_missing("data_base_url"))
+        return metrics, Unconfigured(_missing("data_base_url", environment))
     if key is not None:
         _refuse_plain_http(data_url)
     elif sources.provider.api_key_required:
-        return metrics, Unconfigured(_missing("api_key"))
+        return metrics, Unconfigured(_missing("api_key", environment))
     return metrics, ServiceConfig("data", data_url, None if key is None else header, key, paths, lifetime)
 
 
@@ -341,8 +342,17 @@ def _without_certificates(name: str, place: str, fault: str) -> ConfigurationErr
     return ConfigurationError(f"{name} names no certificates: {place}: {fault}")
 
 
-def _missing(argument: str) -> str:
-    reason = f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {_variable(argument)}"
+def _missing(argument: str, environment: Mapping[str, str]) -> str:
+    variable = _variable(argument)
+    reason = f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {variable}"
+    known = [_variable(name) for name in (*_SETTINGS, "provider", "plan", "share")]
+    for name in environment:
+        if (
+            name.startswith("CHAINAPI_")
+            and name not in known
+            and closest(name, known, cutoff=LIKE) == variable
+        ):
+            return f"{reason}; {name} is set: did you mean {variable}?"
     if argument == "api_key":
         return reason
     return f"{reason}; {_variable('provider')}=public has the addresses of the public services"

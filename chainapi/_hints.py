@@ -12,8 +12,9 @@ from collections.abc import Callable, Coroutine, Generator
 from functools import wraps
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar, cast
 
-__all__ = ["AsyncContextOnly", "AsyncStreamOnly", "to_await"]
+__all__ = ["AsyncContextOnly", "AsyncStreamOnly", "ByService", "to_await"]
 
+T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Coroutine[Any, Any, Any]])
 
 
@@ -40,15 +41,22 @@ class _Unawaited(Coroutine[Any, Any, Any]):
         """End it."""
         self._coroutine.close()
 
+    def _name(self) -> str:
+        return getattr(self._coroutine, "__qualname__", "the method")
+
     def _advice(self) -> str:
-        name = getattr(self._coroutine, "__qualname__", "the method")
-        return f"{name}() was not awaited: write `await` before the call, in an `async def`"
+        return f"{self._name()}() was not awaited: write `await` before the call, in an `async def`"
 
     def _refuse(self, *_: object) -> NoReturn:
         raise TypeError(self._advice())
 
     if not TYPE_CHECKING:
         __iter__ = __len__ = __getitem__ = _refuse
+
+        def __aiter__(self) -> NoReturn:
+            raise TypeError(
+                f"{self._name()}() is no stream: write `await` before the call, and no `async for`"
+            )
 
         def __getattr__(self, name: str) -> NoReturn:
             raise AttributeError(self._advice())
@@ -83,6 +91,14 @@ class AsyncContextOnly:
 
         def __exit__(self, *_: object) -> None:
             """Do nothing: `with` was refused."""
+
+
+class ByService(dict[str, T]):
+    """Values by the name of their service."""
+
+    def __missing__(self, name: object) -> NoReturn:
+        """Refuse a wrong name."""
+        raise KeyError(f"{name!r} is no configured service: the names are {', '.join(map(repr, self))}")
 
 
 class AsyncStreamOnly:

@@ -13,6 +13,7 @@ __all__ = [
     "did_you_mean",
     "masked",
     "name_text",
+    "nearest",
     "notation",
     "printable",
     "printable_ends",

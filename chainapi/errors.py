@@ -30,7 +30,7 @@
     ├── RecordingError              a recording has no answer to a request, or cannot be read or written
     ├── ExportError                 an export cannot read or write its target; committed pages stay
     │   ├── IncompleteExportError   some of its sources failed; the target has the others
-    │   └── TargetInUseError        another program has the database of an export open
+    │   └── TargetInUseError        another export writes to it, or a program has its database open
     └── PagingError
         ├── PageTokenExpiredError   the page token expired, and a restart failed or was not wanted
         │   └── PageRefusedError    the service refuses a page with any token; also an APIStatusError

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine
+from inspect import signature
+from typing import Any, TypeVar, cast
 
 from chainapi.errors import ConfigurationError
 from chainapi.session import Session
 
-__all__ = ["refuse_running_loop", "run"]
+__all__ = ["check_main", "refuse_running_loop", "run"]
 
 T = TypeVar("T")
+_MAIN = "`async def main(session)`"
 RARE_COLLECTIONS = (50_000, 20, 100)  # thresholds of the garbage collector
 
 
@@ -40,12 +42,14 @@ def run(
 
     """
     refuse_running_loop("run() makes one of its own")
-    if not callable(main):
-        raise ConfigurationError("run() takes the function itself: run(main), not run(main())")
+    check_main(main)
 
     async def with_session() -> T:
         async with Session(**arguments) as session:
-            return await main(session)
+            work: Any = main(session)
+            if not isinstance(work, Awaitable):
+                raise ConfigurationError(f"run() takes an async function: write {_MAIN}")
+            return cast("T", await work)
 
     thresholds = gc.get_threshold()
     if thresholds[0] < RARE_COLLECTIONS[0]:
@@ -57,6 +61,25 @@ def run(
         raise SystemExit(130) from None  # 128 and the number of the signal, as shells have it
     finally:
         gc.set_threshold(*thresholds)
+
+
+def check_main(main: Callable[[Session], object]) -> None:
+    """Refuse what cannot be called with a session.
+
+    Raises:
+        ConfigurationError: it is no function, or one without that argument.
+
+    """
+    if not callable(main):
+        raise ConfigurationError(
+            "run() takes a function: run(main), not run(main()), or run(lambda session: export(...))"
+        )
+    try:
+        signature(main).bind(None)
+    except ValueError:  # Python does not know the signature of some built-in functions
+        return
+    except TypeError:
+        raise ConfigurationError(f"run() passes the session to the function: write {_MAIN}") from None
 
 
 def refuse_running_loop(why: str) -> None:

@@ -22,7 +22,7 @@ from chainapi._api.view import SessionView
 from chainapi._paging.background import end
 from chainapi._paging.pages import Pages
 from chainapi.errors import ConfigurationError, SessionClosedError
-from chainapi.script import refuse_running_loop
+from chainapi.script import check_main, refuse_running_loop
 from chainapi.session import Session
 
 __all__ = ["SyncSession", "SyncStream", "connect"]
@@ -72,8 +72,9 @@ class _Thread:
 
         async def done() -> Any:
             result = work(*args, **kwargs)
-            streams = isinstance(result, AsyncIterable)  # a Split can be awaited too
-            return result if streams or not isinstance(result, Awaitable) else await result
+            if isinstance(result, AsyncIterable) and not isinstance(result, Coroutine):
+                return result  # also a Split, which can be awaited
+            return await result if isinstance(result, Awaitable) else result
 
         with self._lock:  # nothing is submitted after the stop of the loop
             if self._closed:
@@ -172,6 +173,7 @@ class SyncSession(_Part):
 
     def run(self, main: Callable[[Session], Coroutine[Any, Any, T]]) -> T:
         """Run an async function, such as an export, with the session."""
+        check_main(main)
         return cast("T", self._thread.call(main, self._target))
 
 

@@ -70,7 +70,7 @@ async def test_a_running_loop_is_refused_with_advice() -> None:
 
 
 def test_wrong_arguments_are_refused() -> None:
-    """A coroutine in place of the function, or an unknown argument of the session, raises at once."""
+    """What is no async function of a session, or an unknown argument of the session, raises at once."""
 
     async def main(session: Session | None = None) -> None:
         raise AssertionError
@@ -81,6 +81,18 @@ def test_wrong_arguments_are_refused() -> None:
     coroutine.close()
     with pytest.raises(ConfigurationError, match="max_atempts"):
         chainapi.run(main, max_atempts=3)
+
+    async def lonely() -> None:
+        raise AssertionError
+
+    wrong: list[Any] = [lonely, print_nothing]
+    for function in wrong:
+        with pytest.raises(ConfigurationError, match=r"write `async def main\(session\)`"):
+            chainapi.run(function, **settings(Simulator()))
+
+
+def print_nothing(_: Session) -> None:
+    """Return nothing, and no coroutine."""
 
 
 def test_errors_of_the_function_pass() -> None:

@@ -113,6 +113,8 @@ def test_errors_have_their_type_and_the_line_of_the_caller() -> None:
             _ = api.data.evm.blokcs
         with pytest.raises(CancelledError):
             api.run(cancelling)
+        with pytest.raises(ConfigurationError, match=r"run\(\) takes a function: run\(main\), not run\(main"):
+            api.run([])
     with pytest.raises(ConfigurationError, match="max_atempts"):
         chainapi.connect(max_atempts=3)
 

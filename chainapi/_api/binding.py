@@ -26,7 +26,7 @@ class Group:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise misnamed(self, name, lambda: {self.service.name: type(self.service)})
+            raise misnamed(self, name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self._service_api!r}>"

@@ -39,6 +39,12 @@ __all__ = ["Endpoint"]
 # Rows whose classes are loaded at once, unlike the models.
 _BASES = {"MetricPoint": MetricPoint, "str": None}
 
+# Arguments that users expect of a list, with what to do instead.
+_NOT_OF_LISTS = {
+    "limit": "limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
+    "page_size": "the pages of this route have no size to choose: leave it out",
+}
+
 
 class Endpoint:
     """Route with the signature of its method: parameters, rows, decoder.
@@ -179,7 +185,9 @@ class Endpoint:
         """Bind arguments as Python does, with its errors."""
         names = [name for name in self.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
-        refuse_unknown(unknown, names, self.function.__name__, kwargs)
+        refuse_unknown(
+            unknown, names, self.function.__name__, kwargs, advice=None if self.single else _NOT_OF_LISTS
+        )
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:

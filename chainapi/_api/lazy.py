@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
@@ -49,17 +49,23 @@ def routes_below(prefix: str, kind: type) -> Iterator[tuple[str, Endpoint]]:
             yield from routes_below(f"{prefix}.{name}", value.kind)
 
 
-def misnamed(owner: object, name: str, services: Callable[[], Mapping[str, type]]) -> AttributeError:
+_SERVICES = {
+    "metrics": LazyGroup("chainapi._api.metrics.MetricsAPI"),
+    "data": LazyGroup("chainapi._api.data.DataAPI"),
+}
+
+
+def misnamed(owner: object, name: str) -> AttributeError:
     """Return the error of an attribute that a session, a service or a group lacks.
 
-    It names the paths that were meant, from those below `services`.
+    It names the paths that were meant, those of the same service first.
     """
     text = f"{type(owner).__name__} has no attribute {name!r}"
     if name.startswith("_"):  # Python asks for such names by itself, also before the object has any
         return AttributeError(text)
     paths, own = dict[str, None](), ""
-    for prefix, kind in services().items():
-        for path, declared in routes_below(prefix, kind):
+    for prefix, service in _SERVICES.items():
+        for path, declared in routes_below(prefix, service.kind):
             group, _, last = path.rpartition(".")
             paths |= dict.fromkeys((path, group))
             if getattr(getattr(type(owner), last, None), "endpoint", None) is declared:
@@ -68,5 +74,6 @@ def misnamed(owner: object, name: str, services: Callable[[], Mapping[str, type]
     meant = name if name in names else closest(name, names, cutoff=LIKE)
     found = [path for path in paths if path.rpartition(".")[2] == meant]
     near = [path for path in found if path == f"{own}.{meant}"] or found
+    near.sort(key=lambda path: path.partition(".")[0] != own.partition(".")[0])
     hint = " or ".join(f"session.{path}" for path in near[:3])
     return AttributeError(f"{text}: did you mean {hint}?" if hint else text)

@@ -16,7 +16,7 @@ from chainapi._paging.walk import Walk
 from chainapi.errors import ChainAPIError, CheckpointError, PagingError
 from chainapi.models.codec import DecodedPage
 
-__all__ = ["ListRanges", "Part", "can_be_cut"]
+__all__ = ["ListRanges", "Part", "can_be_split"]
 
 
 class ListRanges(Struct, frozen=True, eq=False):
@@ -135,10 +135,10 @@ class Part:
             )
 
 
-def can_be_cut(query: Query) -> bool:
-    """Check that no row is a sum over a week or a month.
+def can_be_split(query: Query) -> bool:
+    """Check whether a list can be split into ranges.
 
-    A range cannot begin inside of it.
+    It cannot if a row is a sum over a week or a month, inside of which a range would begin.
     """
     return dict(query.params).get("timeInterval") not in ("week", "month")
 

@@ -58,7 +58,7 @@ class ServiceAPI:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            raise misnamed(self, name, lambda: {self._name: type(self)})
+            raise misnamed(self, name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of <Session {self._connection.describe()}>>"
@@ -143,7 +143,7 @@ class ServiceAPI:
             key=tuple(attribute_path(name, model) for name in key_names(key)),
         )
         options = Options(resume, page_token, on_invalid, prefetch, priority, deadline, tag)
-        view, query = self._told_apart(self.list, given, params, page_size)
+        view, query = self._options_and_query(self.list, given, params, page_size)
         return Pages(*self._walk(route, self._query(route.path, query), options, view=view))
 
     @to_await
@@ -170,7 +170,7 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        view, query = self._told_apart(self.get, given, params)
+        view, query = self._options_and_query(self.get, given, params)
         options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
         resource: Resource
         resource, _ = await self._get(path, query, options, ResourceDecoder(model))
@@ -197,22 +197,22 @@ class ServiceAPI:
             ChainAPIError: any of chainapi's errors.
 
         """
-        view, query = self._told_apart(self.get_response, given, params)
+        view, query = self._options_and_query(self.get_response, given, params)
         options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
         _, exchange = await self._get(path, query, options, len, raw=True)
         return self._service().received(exchange)
 
-    def _told_apart(
+    def _options_and_query(
         self,
         method: Callable[..., object],
         given: dict[str, Any],
         params: Mapping[str, object] | None,
         page_size: int | None = None,
     ) -> tuple[CallOptions, tuple[tuple[str, str], ...]]:
-        """Return the options of a call by path, and its query parameters.
+        """Split arguments into options and query parameters.
 
-        An argument of `given` with the name of an option is one. One that looks like a misspelt argument is
-        refused: parameters of the services have no underscore. `params` has any names.
+        An argument that looks misspelt is refused: parameters of the services have no underscore. `params`
+        has any names.
         """
         for name in given:
             if name not in OPTIONS and is_misspelt(name):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.identity import Numbered, cursor_of, descending_number, given_by, number_reader
 from chainapi._api.options import Options
-from chainapi._api.ranges import ListRanges, Part, can_be_cut
+from chainapi._api.ranges import ListRanges, Part, can_be_split
 from chainapi._api.routes import Route
 from chainapi._http.call import GivenUp
 from chainapi._http.connection import Connection
@@ -132,7 +132,7 @@ class ListSource:
     def ranges(self) -> ListRanges | None:
         """Ranges of the list; None if it has none."""
         ranged, query, endpoint = self._route.ranged, self._whole, self._endpoint
-        if ranged is None or endpoint is None or not self._route.since or not can_be_cut(query):
+        if ranged is None or endpoint is None or not self._route.since or not can_be_split(query):
             return None
         names = frozenset(parameter.wire for parameter in endpoint.parameters)
         return ListRanges(ranged, query, self._within, self._beginning, names, self._open)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal, Never, NoReturn
 
+from chainapi._hints import ByService
 from chainapi.core.arguments import refuse_unknown
 
 if TYPE_CHECKING:
@@ -39,10 +40,9 @@ class SessionView:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
-            from chainapi._api import parts
             from chainapi._api.lazy import misnamed
 
-            raise misnamed(self, name, lambda: {"metrics": parts.MetricsAPI, "data": parts.DataAPI})
+            raise misnamed(self, name)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.connection.describe()}>"
@@ -64,7 +64,7 @@ class SessionView:
         Sessions that share a gate have the same quota.
         """
         connection = self.connection
-        return {service.name: connection.snapshot(service) for service in connection.configured}
+        return ByService({service.name: connection.snapshot(service) for service in connection.configured})
 
     def with_options(
         self,

@@ -142,7 +142,9 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
         try:
             fields = json.loads(text)
         except (ValueError, RecursionError, TypeError):
-            raise CheckpointError("the checkpoint is damaged: it is not JSON") from None
+            raise CheckpointError(
+                "the checkpoint is damaged: it is not JSON; store the text of checkpoint.dumps()"
+            ) from None
         if not isinstance(fields, dict) or "chainapi_checkpoint" not in fields:
             raise CheckpointError("this is no checkpoint of chainapi")
         _check_format(fields.pop("chainapi_checkpoint"))

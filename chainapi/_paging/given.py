@@ -31,7 +31,7 @@ __all__ = ["Assumption", "Fall", "Given", "Hashes", "StoredBefore", "Verdict"]
 
 HEAD = 1_024  # rows at the head of a pass over an ordered list, which the service may replace
 MOST = 1 << 20  # rows of a pass that are known by their hashes; each takes about 60 bytes
-NEIGHBOURS = 128  # rows, in whole pages, among which a key that comes again is looked at more closely
+NEIGHBORS = 128  # rows, in whole pages, among which a key that comes again is looked at more closely
 MAX_TIES = 1_000  # rows that share one number; a checkpoint holds the mark of each
 
 
@@ -145,7 +145,7 @@ class Given:
         self._counting = False
         self._first_pass = not resumed
         self._before, self._met = Hashes(), Hashes()  # rows given in passes before, and met in this one
-        self._neighbours = _Neighbours(unique=identity.unique)
+        self._neighbors = _Neighbors(unique=identity.unique)
         self._resumed = _Marks(head) if head else None
         self._stored: StoredBefore | None = None
         self._page = _NO_ROWS
@@ -225,7 +225,7 @@ class Given:
         self._before.add_pass(self._met)
         self._met = Hashes()
         self._first_pass = False
-        self._neighbours.clear()
+        self._neighbors.clear()
         self._resumed = self._stored = None
         if (mark := self._watermark) is not None:
             self._watermark = Watermark(mark.number_field, mark.spans, ties=mark.ties)
@@ -248,7 +248,7 @@ class Given:
         refuted: list[Assumption] = []
         below = self._is_below(rows)
         if below:
-            self._neighbours.remember(rows)
+            self._neighbors.remember(rows)
         elif self._keyed and not self._find_repeated(rows):
             self._give_up_key(rows)
             refuted.append(Assumption.KEY)
@@ -442,7 +442,7 @@ class Given:
 
     def _find_repeated(self, rows: PageRows) -> bool:
         """Find the rows whose keys this pass had; False if the key identifies no row."""
-        if not self._neighbours.add(rows):
+        if not self._neighbors.add(rows):
             return False
         if self._records() and not self._met.are_new(rows.hashes):
             last = None if self._watermark is None else self._watermark.at
@@ -463,7 +463,7 @@ class Given:
         """
         self._keyed = self._unique = rows.keyed = False
         rows.repeated = _NONE
-        self._neighbours.clear()
+        self._neighbors.clear()
         if self._before.size or self._met.size or self.watermark is not None or not self._first_pass:
             self.exact = False
         if self.watermark is not None:
@@ -538,7 +538,7 @@ class Hashes:
         self.size = len(self._once)
 
 
-class _Neighbour(Struct, eq=False):
+class _Neighbor(Struct, eq=False):
     """Keys and numbers of a page of this pass, and its content if that matters."""
 
     keys: Sequence[Hashable]
@@ -551,7 +551,7 @@ class _Neighbour(Struct, eq=False):
 _keys = attrgetter("keys")
 
 
-class _Neighbours:
+class _Neighbors:
     """Keys of the last rows of this pass.
 
     `unique`: the descending number of a row is its key.
@@ -559,7 +559,7 @@ class _Neighbours:
 
     def __init__(self, *, unique: bool) -> None:
         self._unique = unique
-        self._pages: list[_Neighbour] = []
+        self._pages: list[_Neighbor] = []
         self._size = 0
 
     def clear(self) -> None:
@@ -585,22 +585,22 @@ class _Neighbours:
         self.remember(page)
         return True
 
-    def _known(self) -> Mapping[Hashable, tuple[_Neighbour, int]]:
+    def _known(self) -> Mapping[Hashable, tuple[_Neighbor, int]]:
         """Return the keys of the last rows of this pass, and the place of each."""
         places = [(page, index) for page in self._pages for index in range(len(page.keys))]
-        return {page.keys[index]: (page, index) for page, index in places[-NEIGHBOURS:]}
+        return {page.keys[index]: (page, index) for page, index in places[-NEIGHBORS:]}
 
     def remember(self, page: PageRows) -> None:
         """Remember the rows of a page, and forget those too far behind."""
         if not page.size:
             return
         pages = self._pages
-        pages.append(_Neighbour(page.keys, page.numbers, page.size, page.content if self._unique else None))
+        pages.append(_Neighbor(page.keys, page.numbers, page.size, page.content if self._unique else None))
         self._size += page.size
-        while self._size - pages[0].size >= NEIGHBOURS:
+        while self._size - pages[0].size >= NEIGHBORS:
             self._size -= pages.pop(0).size
 
-    def _is_other(self, page: PageRows, index: int, known: _Neighbour, place: int) -> bool:
+    def _is_other(self, page: PageRows, index: int, known: _Neighbor, place: int) -> bool:
         """Check whether a row differs from a row with the same key.
 
         A row keeps its number, while its other fields may change. Only if the number is the key, the row
@@ -652,7 +652,7 @@ class _Marks:
             self._behind = page.size - 1 - max(again)
         elif self._behind is not None:
             self._behind += page.size
-        if self._behind is not None and self._behind >= NEIGHBOURS:
+        if self._behind is not None and self._behind >= NEIGHBORS:
             self._marks.clear()
 
     def _matches(self, own: str) -> bool:

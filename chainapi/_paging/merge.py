@@ -282,7 +282,11 @@ class _Merge:
     def _begin(self, entry: object) -> Coroutine[Any, Any, None]:
         key, pages = entry if isinstance(entry, tuple) and len(entry) == 2 else (entry, entry)
         if not _is_stream(pages):
-            raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {_kind(entry)}")
+            given = _kind(pages) if pages is entry else f"a key and {_kind(pages)}"
+            hint = ": call it" if callable(pages) else ""
+            if isinstance(pages, AsyncGenerator):
+                hint = ": pass the stream, without .items() or .batches()"
+            raise ConfigurationError(f"merge() takes Pages, or pairs of a key and Pages, not {given}{hint}")
         if pages in self._met:
             return self._failed(key, pages, PagingError("this stream was passed twice: it can be read once"))
         self._met.add(pages)

@@ -58,6 +58,9 @@ class Page(Generic[T]):
             known = any(hasattr(row, name) for row in rows)
             raise AttributeError(f"a page has no attribute {name!r}{hint if known else ''}")
 
+        def __getitem__(self, place: object) -> NoReturn:
+            raise TypeError("a page has no index: write `page.items[0]`")
+
     @property
     def raw(self) -> dict[str, Any]:
         """Decode the whole response as plain JSON, at each access.

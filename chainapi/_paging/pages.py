@@ -175,7 +175,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         With `limit` you can then continue to read the stream.
 
         Raises:
-            ConfigurationError: `limit` is not a whole number above 0; raised by the call itself.
+            ArgumentError: `limit` is not a whole number above 0; raised by the call itself.
             ChainAPIError: any of chainapi's errors, with `checkpoint`, which resumes at the exact row.
 
         """
@@ -208,7 +208,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         batch.
 
         Raises:
-            ConfigurationError: `size` or `limit` is not a whole number above 0; raised by the call itself.
+            ArgumentError: `size` or `limit` is not a whole number above 0; raised by the call itself.
             PagingError: there is a `limit`, and a batch is unfinished after a cancelled wait.
             ChainAPIError: any of chainapi's errors, with `checkpoint`.
 
@@ -253,7 +253,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         `progress` shows rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:
-            ConfigurationError: `limit` is not a whole number above 0, or `progress` is no bool.
+            ArgumentError: `limit` is not a whole number above 0, or `progress` is no bool.
             ChainAPIError: any of chainapi's errors, with `checkpoint` and `partial`.
 
         """

@@ -7,7 +7,7 @@ errors become a record of the stream, which has the checkpoint to resume from.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Mapping
 from contextlib import aclosing
 from typing import Any, ClassVar, Self, TypeAlias
 
@@ -19,7 +19,7 @@ from chainapi._paging.follow import Follow
 from chainapi._paging.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
-from chainapi.errors import ChainAPIError, RateLimitedError
+from chainapi.errors import ArgumentError, ChainAPIError, RateLimitedError
 from chainapi.json import dumps
 
 __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
@@ -48,7 +48,7 @@ class Body:
         headers: further headers of the response.
 
     Raises:
-        ArgumentError: `limit` is not a whole number above 0.
+        ArgumentError: `stream` is no stream, or `limit` not a whole number above 0.
 
     """
 
@@ -56,7 +56,7 @@ class Body:
     headers: ClassVar[Mapping[str, str]] = {"cache-control": "no-store", "x-accel-buffering": "no"}
 
     def __init__(self, stream: AsyncIterable[Any], place: str = "", limit: int | None = None) -> None:
-        self._stream = stream
+        self._stream = _checked(stream)
         self.place = place
         self._limit = None if limit is None else whole_number("limit", limit)
         self._pieces = self._guarded()
@@ -248,6 +248,16 @@ class SSEBody(Body):
 
     def _sent(self, *, reported: bool = False) -> None:
         self._sent_at, self._reported = asyncio.get_running_loop().time(), reported
+
+
+def _checked(stream: Any) -> AsyncIterable[Any]:
+    if isinstance(stream, Coroutine):  # of collect(), without an await: no other warning is needed
+        stream.close()
+    elif isinstance(stream, AsyncIterable):
+        return stream
+    raise ArgumentError(
+        f"a body takes a stream, not {type(stream).__name__}: pass the stream itself, without .collect()"
+    )
 
 
 def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:

@@ -139,9 +139,15 @@ def mapping_of(name: str, value: Mapping[str, T] | None) -> Mapping[str, T]:
 
 
 def refuse_unknown(
-    unknown: Iterable[str], known: Iterable[str], what: str, given: MutableMapping[str, Any] | None = None
+    unknown: Iterable[str],
+    known: Iterable[str],
+    what: str,
+    given: MutableMapping[str, Any] | None = None,
+    advice: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse keyword arguments that do not exist, and suggest the right name.
+
+    `advice` says what to do about some names, instead of the name that is most like them.
 
     `given` is emptied first: it has their values, and a misspelt ``api_kye=`` would leave the key among the
     variables that a traceback shows.
@@ -154,5 +160,5 @@ def refuse_unknown(
     for name in tuple(unknown):
         if given is not None:
             given.clear()
-        hint = did_you_mean(name, names, f"it takes {', '.join(names)}")
+        hint = (advice or {}).get(name) or did_you_mean(name, names, f"it takes {', '.join(names)}")
         raise ConfigurationError(f"{what} got an unknown argument {name!r}; {hint}")

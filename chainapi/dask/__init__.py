@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from chainapi._api.catalogue import ROUTES
 from chainapi._text import did_you_mean, quoted
@@ -59,7 +59,7 @@ def export(
     ranges: int | str | None = None,
     concurrency: int = 32,
     commit_seconds: float | None = None,
-    compact: Literal["auto", False] = "auto",
+    compact: bool = True,
     progress: Callable[[ExportProgress], None] | None = None,
     session_arguments: Mapping[str, Any] | None = None,
     **query: Any,

@@ -13,8 +13,9 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterable, Callable, Iterable, Mapping
 from inspect import signature
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
+from chainapi._hints import to_await
 from chainapi.core.arguments import refuse_unknown, seconds_of
 from chainapi.errors import ConfigurationError
 from chainapi.export.layout import Layout, ParquetOptions
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["ExportResult", "ParquetOptions", "TargetFile", "compact", "export", "files"]
 
 
+@to_await
 async def export(
     walk: Callable[..., Pages[Any]],
     over: Iterable[Any] | AsyncIterable[Any],
@@ -46,7 +48,7 @@ async def export(
     ranges: int | str | None = None,
     concurrency: int = 32,
     commit_seconds: float | None = None,
-    compact: Literal["auto", False] = "auto",
+    compact: bool = True,
     wait: float = 0.0,
     progress: bool | Callable[[ExportProgress], None] = False,
     **query: Any,

@@ -17,7 +17,7 @@ from collections.abc import (
     Sequence,
     Sized,
 )
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from attrs import evolve, field, frozen
 
@@ -103,7 +103,8 @@ def checked_sources(name: str, given: Any) -> Sources:
         given, Iterable | AsyncIterable
     ):
         raise ConfigurationError(
-            f"{name}= must be a list of sources, not {quoted(given)}: put brackets around a single source"
+            f"{name}= must be a list of sources, not {quoted(given)}: put brackets around a single source;"
+            " the sources come before the path"
         )
     return given
 
@@ -219,7 +220,7 @@ class ExportSpec:
     ranges: int | str | None = None
     lookback: Lookback | None = field(default=None, converter=_lookback)
     commit_seconds: float | None = None
-    compact: Literal["auto", False] = "auto"
+    compact: bool = True
 
     def __attrs_post_init__(self) -> None:
         checked_sources("over", self.over)
@@ -238,7 +239,7 @@ class ExportSpec:
                 )
         if self.commit_seconds is not None:
             seconds_of("commit_seconds", self.commit_seconds, zero=True)
-        one_of("compact", self.compact, ("auto", False))
+        one_of("compact", self.compact, (True, False, "auto"))  # the command line passes "auto"
 
     @property
     def total(self) -> int | None:

@@ -12,8 +12,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import attrs
 import pytest
 
+from chainapi.core.arguments import refuse_unknown, seconds_of, whole_number, whole_numbers
 from chainapi.testing.clock import Clock
 from chainapi.testing.loops import VirtualLoop, real_time
 from chainapi.testing.network import network_blocked
@@ -38,6 +40,9 @@ __all__ = [
 T = TypeVar("T")
 
 CLOSING = 10.0  # real seconds for a session to close in a loop of another thread
+
+
+_WHOLE = {"page", "after_page", "at", "every", "times", "status"}  # numbers of a fault
 
 
 # Virtual time
@@ -85,7 +90,7 @@ def make_simulator(node: pytest.Item) -> CheckedSimulator:
     for mark in _outermost_first(node, "chainapi_limit"):
         settings |= _read(mark, _limit)
     for mark in _outermost_first(node, "chainapi_simulator"):
-        settings |= _read(mark, dict[str, Any])
+        settings |= _read(mark, _settings)
     faults = [_read(mark, _fault) for mark in node.iter_markers("chainapi_fault")]
     settings["faults"] = [*faults, *settings.get("faults", ())]
     return _make("chainapi_simulator", CheckedSimulator, settings)
@@ -132,10 +137,21 @@ def _make(marker: str, make: Callable[..., T], arguments: Mapping[str, Any], *va
         raise pytest.UsageError(f"@pytest.mark.{marker}: {error}") from error
 
 
+def _settings(**settings: Any) -> Mapping[str, Any]:
+    """Return the settings of a simulator."""
+    from chainapi.testing.simulator import CheckedSimulator
+
+    known = [one.name for one in attrs.fields(CheckedSimulator) if one.init]
+    refuse_unknown(settings.keys() - known, known, "Simulator")
+    return settings
+
+
 def _limit(
     requests: int, per: float = 60.0, *, service: str = "data", weighted: bool = False
 ) -> Mapping[str, Any]:
     """Return the settings of a rate limit: `requests` in a window of `per` seconds."""
+    whole_number("requests", requests, 0)
+    seconds_of("per", per)
     if service not in ("data", "metrics"):
         raise ValueError(f"service={service!r} must be 'data' or 'metrics'")
     prefix = "metrics_" if service == "metrics" else ""
@@ -149,6 +165,7 @@ def _fault(route: str | None = None, **fault: Any) -> Fault:
 
     if route is not None and "=" in route and not fault:
         return Fault.parse(route)
+    whole_numbers(**{name: fault[name] for name in _WHOLE & fault.keys()})
     return Fault(route=route, **fault)
 
 

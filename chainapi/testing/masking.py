@@ -83,7 +83,7 @@ def _without(text: str, secret: str) -> str:
 
 @lru_cache(maxsize=64)
 def _notations(secret: str) -> tuple[re.Pattern[str], list[re.Pattern[str]]]:
-    """Return the patterns of a secret's begin, and of each letter after it."""
+    """Return the patterns of a secret's beginning, and of each letter after it."""
     letters = [notation(letter) for letter in secret]
     begin = re.compile("".join(letters[:SHORT]), re.IGNORECASE)
     return begin, [re.compile(letter, re.IGNORECASE) for letter in letters[SHORT:]]

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from attrs import define, field
 
+from chainapi.core.numbers import is_whole
+from chainapi.errors import ArgumentError
 from chainapi.models.codec import PageDecoder
 from chainapi.models.records import Record
 from chainapi.simulator import Exchange, MemoryTransport, Simulator
@@ -83,6 +85,8 @@ class CheckedSimulator(Simulator):
     def assert_requests(self, number: int, route: str | None = None) -> None:
         """Assert the number of requests, retries and pages included, to a route or to all."""
         __tracebackhide__ = True
+        if not is_whole(number):
+            raise ArgumentError(f"number={number!r} must be a whole number: it comes before the route")
         found = self.select(route)
         if len(found) != number:
             place = "" if route is None else f" to {route}"

@@ -192,7 +192,7 @@ async def test_one_attribute_identifies_rows() -> None:
 
 
 async def test_rows_that_share_a_part_of_a_key_are_several() -> None:
-    """Rows that differ in one attribute of their key are all yielded, also from neighbouring pages."""
+    """Rows that differ in one attribute of their key are all yielded, also from neighboring pages."""
     for name in (name for name in LISTS if len(ROUTES[name].route.key) > 1):
         route = ROUTES[name].route
         row = Maker(seed=2, whole=True).value(route.model)

@@ -477,6 +477,9 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
     assert set(dir(chainapi)) == set(chainapi.__all__)
     with pytest.raises(AttributeError, match="no attribute 'Sesion'"):
         _ = chainapi.Sesion
+    for name, module in (("RateLimitedError", "errors"), ("Simulator", "simulator")):
+        with pytest.raises(AttributeError, match=f"write `from chainapi.{module} import {name}`"):
+            getattr(chainapi, name)
 
 
 STAGES = """

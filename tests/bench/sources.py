@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from attrs import frozen
 
@@ -78,9 +78,7 @@ class Cost:
     files: int
 
 
-def measure(
-    pipe: Connection, served: Served, sources: int, out: str, name: str, compact: Literal["auto", False]
-) -> None:
+def measure(pipe: Connection, served: Served, sources: int, out: str, name: str, compact: bool) -> None:
     """Export, and send its cost."""
     begun, cpu = time.perf_counter(), time.process_time()
     stages = {"fetching": begun}
@@ -212,9 +210,7 @@ def line_for(served: Served, sources: int, out: Path, name: str, *, compact: boo
     def note() -> None:
         sizes.append(size_of(out.parent))
 
-    with child(
-        measure, served, sources, str(out), name, "auto" if compact else False, meanwhile=note
-    ) as cost:
+    with child(measure, served, sources, str(out), name, compact, meanwhile=note) as cost:
         return line_of(name, sources * PAGES * PAGE, cost, max(sizes))
 
 

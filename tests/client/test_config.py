@@ -83,6 +83,15 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data:
         assert hint.startswith("CHAINAPI_PROVIDER=public") == (argument != "api_key")
 
 
+def test_a_misspelt_variable_is_named() -> None:
+    """A variable with a name like that of a missing setting is named, without its value."""
+    metrics, data = resolved(environment={"CHAINAPI_DATA_BASEURL": "https://h", "CHAINAPI_OPENAPI": "x"})
+    assert isinstance(metrics, Unconfigured)
+    assert isinstance(data, Unconfigured)
+    assert "BASEURL" not in metrics.reason
+    assert data.reason.endswith("; CHAINAPI_DATA_BASEURL is set: did you mean CHAINAPI_DATA_BASE_URL?")
+
+
 # Addresses.
 
 

@@ -170,10 +170,20 @@ def test_arguments_are_checked_at_once() -> None:
 
 async def test_entries_are_checked() -> None:
     """An entry that is no stream ends the merge, after the pages fetched until then."""
-    for wrong in (None, 7, "no", (1, 2), (1, 2, 3), ("key", None)):
+    session = simulated(Simulator())
+    for wrong, named in (
+        (None, "NoneType$"),
+        (7, "int$"),
+        ("no", "str$"),
+        ((1, 2), "a key and int$"),
+        ((1, 2, 3), "tuple$"),
+        (("key", None), "a key and NoneType$"),
+        ((1, blocks(session, 1).items()), "a key and async_generator: pass the stream, without .items"),
+        ((1, session.data.evm.blocks), "a key and method: call it"),
+    ):
         async with simulated(Simulator(rows=30)) as session:
             got: list[Any] = []
-            with pytest.raises(ConfigurationError, match="Pages, or pairs of a key and Pages, not"):
+            with pytest.raises(ConfigurationError, match=f"Pages, or pairs of a key and Pages, not {named}"):
                 await drain(merge(_asynchronously([("a", blocks(session, 43114)), wrong])), got)
         assert {key for key, _ in got} == {"a"}
         assert alone()

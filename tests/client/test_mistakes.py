@@ -13,10 +13,16 @@ import pytest
 
 from chainapi import Page, Session
 from chainapi.errors import ConfigurationError, PagingError
+from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests.sessions import simulated
 
 ADDRESS = "0x71C7656EC7ab88b098defB751B7401B5f6d8976F"
+
+
+def untyped(function: Any) -> Any:
+    """Return a function without its types: type checkers report these mistakes too."""
+    return function
 
 
 @pytest.mark.parametrize(
@@ -56,8 +62,13 @@ async def test_a_stream_is_no_coroutine() -> None:
         (lambda session: session.data.evm.blocks(43114).first().block_number, "Pages.first", AttributeError),
         (lambda session: session.data.chain(43114).chain_name, "DataAPI.chain", AttributeError),
         (lambda session: session.data.get("/v1/chains")["chains"], "ServiceAPI.get", TypeError),
+        (
+            lambda session: untyped(export)(session.data.evm.blocks, [1], "b.jsonl").rows,
+            "export",
+            AttributeError,
+        ),
     ],
-    ids=["unpacked", "len", "row", "resource", "json"],
+    ids=["unpacked", "len", "row", "resource", "json", "export"],
 )
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")
 async def test_a_forgotten_await_is_named(
@@ -67,6 +78,10 @@ async def test_a_forgotten_await_is_named(
     async with simulated(Simulator(rows=3)) as session:
         with pytest.raises(kind, match=rf"{name}\(\) was not awaited: write `await` before the call"):
             use(session)
+        chain: Any = session.data.chain(43114)
+        with pytest.raises(TypeError, match=r"DataAPI\.chain\(\) is no stream: write `await` .*`async for`"):
+            aiter(chain)  # as `async for` does
+        assert (await chain).chain_id == 43114
         first = session.data.evm.blocks(43114).first()
         assert not hasattr(first, "__name__")
         assert asyncio.iscoroutinefunction(session.data.get)
@@ -115,6 +130,15 @@ async def test_a_page_is_no_row() -> None:
             print(page.block_number)
         with pytest.raises(AttributeError, match=r"a page has no attribute 'blocknumber'$"):
             print(page.blocknumber)
+        with pytest.raises(TypeError, match=r"write `page\.items\[0\]`"):
+            print(page[0])
+
+
+async def test_a_quota_of_no_service_names_the_services() -> None:
+    """A wrong key of `session.quota` names the services, and those that are configured."""
+    async with simulated(Simulator()) as session:
+        with pytest.raises(KeyError, match=r"'Data' is no configured service: .*'metrics', 'data'"):
+            print(session.quota["Data"])
 
 
 def test_a_session_is_opened_by_async_with() -> None:
@@ -132,9 +156,14 @@ def test_a_session_is_opened_by_async_with() -> None:
         (lambda session: session.data.evm.block_s, "did you mean session.data.evm.blocks?"),
         (lambda session: session.metrics.avg_tp, "did you mean session.metrics.avg_tps?"),
         (lambda session: session.with_options(priority=1).evm, "did you mean session.data.evm?"),
+        (
+            lambda session: session.metrics.evm,
+            "MetricsAPI has no attribute 'evm': did you mean session.data.evm?",
+        ),
+        (lambda session: session.data.evm.avg_tps, "did you mean session.metrics.avg_tps?"),
         (lambda session: session.data.evm.nothing_like_it, "EVM has no attribute 'nothing_like_it'"),
     ],
-    ids=["group", "route", "misspelt", "metric", "view", "unknown"],
+    ids=["group", "route", "misspelt", "metric", "view", "service", "other", "unknown"],
 )
 def test_names_lead_to_their_place(read: Callable[[Any], Any], meant: str) -> None:
     """A missing attribute names the path of the one that was meant."""
@@ -159,22 +188,32 @@ def test_services_and_groups_can_be_copied() -> None:
     ("call", "answer"),
     [
         (
-            lambda data: data.primary_network.blocks("fuji", "p-chain", start_timestamp=1_700_000_000_000),
+            lambda session: session.data.primary_network.blocks(
+                "fuji", "p-chain", start_timestamp=1_700_000_000_000
+            ),
             "looks like milliseconds: give Unix seconds, 1700000000",
         ),
         (
-            lambda data: data.evm.native_transactions(43114, ADDRESS, start_block=10, end_block=5),
+            lambda session: session.data.evm.native_transactions(43114, ADDRESS, start_block=10, end_block=5),
             "start_block=10 is after end_block=5",
         ),
+        (
+            lambda session: session.data.evm.blocks(43114, limit=5),
+            "'limit'; limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
+        ),
+        (
+            lambda session: session.metrics.avg_tps(43114, page_size=3),
+            "'page_size'; the pages of this route have no size to choose: leave it out",
+        ),
     ],
-    ids=["milliseconds", "backwards"],
+    ids=["milliseconds", "backwards", "limit", "page size"],
 )
-async def test_bounds_that_no_row_meets(call: Callable[[Any], Any], answer: str) -> None:
-    """Times in milliseconds, and an end before its start, are refused before any request."""
+async def test_arguments_that_mean_something_else(call: Callable[[Any], Any], answer: str) -> None:
+    """Bounds that no row meets, and arguments of other methods, are refused before any request."""
     simulator = Simulator()
     async with simulated(simulator) as session:
         with pytest.raises(ConfigurationError) as caught:
-            call(session.data)
+            call(session)
     assert answer in str(caught.value)
     assert simulator.stats.requests == 0
 

@@ -122,7 +122,7 @@ async def test_eight_ranges_walk_side_by_side() -> None:
         eight = loop.time() - began
     assert sorted(ids(rows)) == sorted(ids(whole))
     assert one == pytest.approx(80 * 0.02)
-    # Seven ranges have one row of their neighbour more, which takes a page of its own.
+    # Seven ranges have one row of their neighbor more, which takes a page of its own.
     assert eight == pytest.approx(11 * 0.02)
 
 

@@ -101,6 +101,16 @@ async def test_wrong_limit_is_refused(make: Limited) -> None:
 
 
 @EACH
+async def test_rows_are_no_stream(make: Limited) -> None:
+    """Collected rows, awaited or not, name the stream as what to pass."""
+    async with simulated(Simulator()) as session:
+        collected: list[Any] = [[], session.metrics.avg_tps(CHAIN).collect()]
+        for rows in collected:
+            with pytest.raises(ArgumentError, match=r"pass the stream itself, without \.collect\(\)"):
+                make(rows)
+
+
+@EACH
 async def test_rows_are_sent_when_their_page_arrives(make: Make) -> None:
     """The first piece is the first page, and no further page is fetched before it was taken."""
     simulator = Simulator(points=350)

@@ -76,7 +76,8 @@ async def test_each_partition_is_merged_by_itself(out: str, objects: type[Bucket
     simulator, counts = Simulator(chains=(1, 2), rows=10), list[list[int]]()
     async with simulated(simulator) as session:
         for day in range(25):
-            await export(session.data.evm.blocks, [1, 2], target, format="jsonl", partition=["source"])
+            layout: dict[str, Any] = {"format": "jsonl", "partition": ["source"], "compact": True}
+            await export(session.data.evm.blocks, [1, 2], target, **layout)
             listed = Counter(str(one.path).split("source=")[1][0] for one in files(target))
             counts.append([listed["1"], listed["2"]])
             simulator.insert("/v1/chains/1/blocks", 1)

@@ -69,6 +69,7 @@ REFUSED: Mapping[str, tuple[type[Exception], Mapping[str, Any], Sequence[Case]]]
         [
             ({"over": []}, "over= has no source"),
             *each("over", ["43114", 43114, {"chain_id": 43114}], "over= must be a list of sources"),
+            ({"over": "b.jsonl", "out": [43114]}, "the sources come before the path"),
             *each("over", [b"4", bytearray(b"4"), memoryview(b"4")], "over= must be a list of sources"),
             ({"over": [1, None, ""]}, "^source 'None' and 1 more: "),
         ],

@@ -98,7 +98,7 @@ def _sound(drawn: Manners) -> Manners:
 def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
-    stack.enter_context(patch.object(given, "NEIGHBOURS", 6))
+    stack.enter_context(patch.object(given, "NEIGHBORS", 6))
     stack.enter_context(patch.object(given, "MAX_TIES", 4))
     stack.enter_context(patch.object(given, "HEAD", 8))
     if manners.repeat is not None:  # else many equal rows are no loop

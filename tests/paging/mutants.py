@@ -22,7 +22,7 @@ from chainapi._api.source import ListSource
 from chainapi._http.options import Call
 from chainapi._paging import given
 from chainapi._paging.checkpoint import Watermark
-from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbours
+from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbors
 from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.rows import RowsOfPage
 from chainapi._paging.runner import WalkRunner
@@ -420,7 +420,7 @@ def shifted_rows_given_again() -> AbstractContextManager[object]:
     @contextmanager
     def both() -> Iterator[None]:
         with (
-            patch.object(_Neighbours, "_known", lambda self: {}),
+            patch.object(_Neighbors, "_known", lambda self: {}),
             patch.object(Hashes, "__contains__", lambda self, one: False),
         ):
             yield
@@ -662,4 +662,4 @@ def refuted_key_believed_after_a_resume() -> AbstractContextManager[object]:
 @mutant(396, 513)
 def changed_row_refutes_no_number() -> AbstractContextManager[object]:
     """Use a number as key although another row had it on the page before."""
-    return patch.object(_Neighbours, "_is_other", lambda self, page, index, known, place: False)
+    return patch.object(_Neighbors, "_is_other", lambda self, page, index, known, place: False)

@@ -41,7 +41,7 @@ class Manners:
             nothing ("plain"), a key ("keyed"), a descending number ("ordered"), a key and a number ("both"),
             or a descending number that is the key ("bykey").
         until: whether the query has an upper bound of that number.
-        names: which rows are equal: none ("own"), neighbours ("pairs", "threes"), rows far apart ("far"), all
+        names: which rows are equal: none ("own"), neighbors ("pairs", "threes"), rows far apart ("far"), all
             ("one").
         ties: how many names share a number.
         clash: how many names share a key, where the key is not the number.

@@ -193,7 +193,7 @@ def test_each_damage_is_named() -> None:
 
 
 def test_another_version_says_what_to_do() -> None:
-    """A checkpoint of a later format is refused with the advice to upgrade, an older one to begin again."""
+    """A text of a later format is refused with the advice to upgrade, an older one to begin again."""
     ours = FORMAT
     for version, advice in (
         (ours + 1, rf"format {ours + 1}.*upgrade chainapi"),
@@ -201,6 +201,8 @@ def test_another_version_says_what_to_do() -> None:
     ):
         with pytest.raises(CheckpointError, match=advice):
             Checkpoint.loads(damaged(chainapi_checkpoint=version))
+    with pytest.raises(CheckpointError, match=r"it is not JSON; store the text of checkpoint\.dumps\(\)"):
+        Checkpoint.loads(str(Checkpoint("")))
 
 
 def test_unknown_fields_are_ignored() -> None:

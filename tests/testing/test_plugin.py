@@ -184,6 +184,15 @@ def test_unknown_setting(chainapi_simulator): pass
 @pytest.mark.chainapi_limit(-1)
 def test_impossible_limit(chainapi_simulator): pass
 
+@pytest.mark.chainapi_simulator(row=1)
+def test_unknown_setting_like_another(chainapi_simulator): pass
+
+@pytest.mark.chainapi_limit('2/min')
+def test_limit_of_text(chainapi_simulator): pass
+
+@pytest.mark.chainapi_fault('data.evm.blocks', page='3', stall=True)
+def test_page_of_text(chainapi_simulator): pass
+
 @pytest.mark.chainapi_limit(1, service='all')
 def test_unknown_service(chainapi_simulator): pass
 
@@ -205,7 +214,10 @@ SAID = (
     "not in virtual time: request the fixture chainapi_clock in the test itself",
     "@pytest.mark.chainapi_simulator: ",
     "'rws'",
-    "@pytest.mark.chainapi_simulator: 'limit' must be >= 0",
+    "@pytest.mark.chainapi_simulator: Simulator got an unknown argument 'row'; did you mean 'rows'?",
+    "@pytest.mark.chainapi_limit: requests=-1 must be a whole number, 0 or more",
+    "@pytest.mark.chainapi_limit: requests='2/min' must be a whole number, 0 or more",
+    "@pytest.mark.chainapi_fault: page='3' must be a whole number, 1 or more",
     "@pytest.mark.chainapi_limit: service='all' must be 'data' or 'metrics'",
     "@pytest.mark.chainapi_fault: a fault has one effect",
     "@pytest.mark.chainapi_fault: no route is named 'data.bloks'",
@@ -218,7 +230,7 @@ SAID = (
 
 def test_mistakes_are_explained(suite: pytest.Pytester) -> None:
     """A mistake in a marker fails its test with the name of the marker and the reason."""
-    printed = " ".join(run(suite, MISTAKES, failed=1, errors=8).split())
+    printed = " ".join(run(suite, MISTAKES, failed=1, errors=11).split())
     assert [text for text in SAID if text not in printed] == []
 
 

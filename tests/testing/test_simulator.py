@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 import pytest
 
-from chainapi.errors import ChainAPIError
+from chainapi.errors import ArgumentError, ChainAPIError
 from chainapi.simulator import Fault
 from chainapi.testing import CheckedSimulator
 from chainapi.transport import Request
@@ -61,6 +61,11 @@ async def test_requests_are_chosen_and_counted() -> None:
         simulator.assert_requests(4, "data.evm.blocks")
     with pytest.raises(AssertionError, match=r"^7 requests, not 0"):
         simulator.assert_requests(0)
+    wrong: Any = ("data.evm.blocks", 3)
+    with pytest.raises(
+        ArgumentError, match=r"'data.evm.blocks' must be a whole number: it comes before the r"
+    ):
+        simulator.assert_requests(*wrong)
 
 
 async def test_broken_and_unanswered_requests_are_logged() -> None:

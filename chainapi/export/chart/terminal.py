@@ -22,7 +22,7 @@ from chainapi.export.chart.series import (
 
 __all__ = ["draw"]
 
-COLOURS = (12, 10, 9, 14, 13, 11, 208, 99, 130, 43)  # of the 256 of terminals
+COLORS = (12, 10, 9, 14, 13, 11, 208, 99, 130, 43)  # of the 256 of terminals
 BLOCKS = "hd"  # plotext's name of blocks of a quarter of a character
 MARKS = "*+xo#%@&=~"
 BARS = "▁▂▃▄▅▆▇█"
@@ -72,7 +72,7 @@ def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -
         figure.ruler(side).lim(axis.low, axis.high)
     marks = MARKS if len(lines) > 1 else (BLOCKS,)
     for number, points in reversed([*enumerate(lines.values())]):  # the first one on top
-        marker: Any = plotext.marker(BLOCKS, COLOURS[number]) if coloured else plotext.marker(marks[number])
+        marker: Any = plotext.marker(BLOCKS, COLORS[number]) if coloured else plotext.marker(marks[number])
         seen = visible(points, 2 * width)
         figure.draw(figure.signal([x for x, _ in seen], [y for _, y in seen], marker=marker).lines())
     text = str(figure.build()).rstrip("\n")
@@ -81,7 +81,7 @@ def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -
     ends = [bottom - 1 - round(up.part(points[-1][1]) * (bottom - top - 2)) for points in lines.values()]
     for number, row in enumerate(apart(ends, 1, top + 1, bottom - 1)):
         mark = f"{marks[number]} " if len(lines) > 1 else ""
-        shown = f"\x1b[38;5;{COLOURS[number]}m━{names[number]}\x1b[0m" if coloured else mark + names[number]
+        shown = f"\x1b[38;5;{COLORS[number]}m━{names[number]}\x1b[0m" if coloured else mark + names[number]
         rows[int(row)] += shown if names[number] else ""
     return rows
 
