@@ -6,9 +6,12 @@ Data goes to standard output, everything else to standard error. `run` returns t
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
@@ -21,7 +24,6 @@ from chainapi.cli.common import (
     TERMINATED,
     WRONG_USAGE,
     app,
-    ended_by_second_interrupt,
 )
 from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.wording import option_text, worded
@@ -123,15 +125,36 @@ def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
 
 
 def _run(
-    coroutine: Coroutine[Any, Any, int],
+    command: Coroutine[Any, Any, int],
     terminal: Terminal,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # for asyncio too
+    if interruptible and threading.current_thread() is threading.main_thread():
+        command = _interruptible(command, terminal)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_interruptible(coroutine, terminal) if interruptible else coroutine)
+        return runner.run(command)
 
 
 async def _interruptible(command: Coroutine[Any, Any, T], terminal: Terminal) -> T:
-    with ended_by_second_interrupt(terminal):
+    """Await a command; a second Ctrl-C ends the process at once.
+
+    asyncio cancels the command at the first one. At the second it would raise KeyboardInterrupt in the middle
+    of any step of the event loop. Tasks that wait for this step would wait for ever, and others report errors
+    of what has been closed meanwhile.
+    """
+    cancel: Any = signal.getsignal(signal.SIGINT)  # of asyncio
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, end)
+        cancel(number, frame)
+
+    def end(*_: object) -> None:
+        terminal.show_cursor()
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
         return await command
+    finally:
+        signal.signal(signal.SIGINT, cancel)

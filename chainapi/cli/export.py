@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -29,22 +28,19 @@ from chainapi.cli.common import (
     on_signal,
     refuse,
     session_of,
-    with_page_size,
 )
-from chainapi.cli.export_view import ExportView, Shown
 from chainapi.cli.names import (
     RouteName,
     Value,
+    call_of,
     calling,
     is_path,
     method_of,
-    read_query,
     read_value,
-    read_values,
     resolve,
     usage,
 )
-from chainapi.cli.progress import Progress
+from chainapi.cli.progress import Progress, Shown
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
@@ -55,10 +51,9 @@ from chainapi.export.layout import Compression, FileFormat
 
 if TYPE_CHECKING:
     from chainapi._api.endpoint import Endpoint
+    from chainapi.export.progress import ExportProgress
 
 __all__ = ["compact", "export"]
-
-_EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
 
 
 @Parameter(name="*")
@@ -167,7 +162,10 @@ async def export(
             " PATH"
         )
     words = [*dict.fromkeys([*values, *(_lines(options.from_) if options.from_ is not None else ())])]
-    name, sources, query = _plan(route, words, options)
+    name, query = call_of(
+        route, (), options.param, options.page_size, whole=False, api=options.api, items=options.items
+    )
+    sources = _sources(route, words, options.over, query)
     if options.dask is not None:
         _check_distributed(route, options)
     arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
@@ -182,13 +180,13 @@ async def export(
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
-                if view.progress is None:  # nothing was fetched
+                if view.export is None:  # nothing was fetched
                     raise
                 _report(terminal, route, error)
             same = " with the same standard input" if options.from_ == "-" else ""
-            terminal.note(f"{view.kept()}; to continue{same}: {again(terminal.words)}")
+            terminal.note(f"{_kept(view.export)}; to continue{same}: {again(terminal.words)}")
             if isinstance(error, ChainAPIError):
-                return _code(error, view)
+                return _code(error, view.export)
             raise
     terminal.note(_summary(result))
     return 0
@@ -230,19 +228,20 @@ def _show(terminal: Terminal, target: str) -> int:
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
-) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[ExportResult]]]]:
+) -> AsyncIterator[tuple[Progress, Callable[..., Awaitable[ExportResult]]]]:
     """Open a session or a cluster; yield the view, and a function that exports."""
     if dask is not None:
         async with exporting_on(dask, connection) as distributed:
-            yield ExportView(None, dict, terminal.now), distributed
+            yield Progress(terminal.now, requests=None), distributed
         return
-    traffic = Progress(asyncio.get_running_loop().time)
-    async with session_of(terminal, connection, traffic) as session:
+    view = Progress(terminal.now)
+    async with session_of(terminal, connection, view) as session:
+        view.quota = lambda: session.quota
 
         def start(name: str, *given: Any, **options: Any) -> Awaitable[ExportResult]:
             return run(method_of(session, name), *given, **options)
 
-        yield ExportView(traffic, lambda: session.quota, terminal.now), start
+        yield view, start
 
 
 _NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
@@ -252,9 +251,18 @@ def _shows_new_rows(route: str) -> bool:
     return not is_path(route) and resolve(route).record.shows_new_rows
 
 
-def _code(error: ChainAPIError, view: ExportView) -> int:
+def _kept(progress: ExportProgress | None) -> str:
+    """Return the committed rows, and the number of failed sources."""
+    if progress is None:
+        return f"{counted(0, 'new row')} kept"
+    invalid = f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
+    kept = f"{counted(progress.rows, 'new row')} kept{invalid}"
+    return f"{kept}, {progress.failed:,} of {progress.seen:,} sources failed" if progress.failed else kept
+
+
+def _code(error: ChainAPIError, progress: ExportProgress | None) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
-    seen = 0 if view.progress is None else view.progress.seen
+    seen = 0 if progress is None else progress.seen
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
@@ -316,55 +324,36 @@ def _lines(name: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _plan(
-    route: str, words: Sequence[str], options: ExportOptions
-) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
-    """Return the name of the method, its sources, and the arguments of all sources.
+def _sources(
+    route: str, words: Sequence[str], over: str | None, query: dict[str, Any]
+) -> Sequence[str | dict[str, Any]]:
+    """Return the paths of the sources, or the arguments of each source of a route.
 
     Raises:
-        ConfigurationError: the arguments do not fit together.
+        ConfigurationError: the words are no sources of the route.
 
     """
-    api, items, over = options.api, options.items, options.over
-    params, page_size = options.param or [], options.page_size
     if is_path(route):
         refuse("the sources of an export by path are paths", over=over)
-        found = {"page_size": page_size, "items": items}
-        given = {name: value for name, value in found.items() if value is not None}
-        query = {**given, **read_query(params, _EXPORT_OPTIONS)}
-        return f"{api or 'data'}.list", _paths(route, words), query
-    refuse(f"the route {route} sets it", api=api, items=items)
-    sources, query = _of_route(route, words, with_page_size(params, page_size), over)
-    return route, sources, query
-
-
-def _paths(route: str, words: Sequence[str]) -> list[str]:
-    if wrong := next((word for word in words if not is_path(word)), None):
-        raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
-    return [*dict.fromkeys([route, *words])]
-
-
-def _of_route(
-    route: str, words: Sequence[str], params: Sequence[str], over: str | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the arguments of each source, and those that all of them share."""
+        if wrong := next((word for word in words if not is_path(word)), None):
+            raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
+        return [*dict.fromkeys([route, *words])]
     endpoint = resolve(route)
     if endpoint.single:
         raise ConfigurationError(
             f"{route} returns a single resource, not a list: print it with `chainapi list`"
         )
-    shared = read_values(route, (), params, whole=False)
-    name = over or _left_out(endpoint, route, shared)
+    name = over or _left_out(endpoint, route, query)
     if name is None:
         if words:
             raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
-        return [{}], shared
-    varied = next((one for one in endpoint.parameters if one.name == name and name not in shared), None)
+        return [{}]
+    varied = next((one for one in endpoint.parameters if one.name == name and name not in query), None)
     if varied is None:
         raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
     if not words:
         raise ConfigurationError(f"there are no sources: give values of {name}, or --from FILE")
-    return [{name: read_value(varied, word)} for word in words], shared
+    return [{name: read_value(varied, word)} for word in words]
 
 
 def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
+from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._text import did_you_mean, quoted
 from chainapi.cli.common import (
@@ -24,26 +25,23 @@ from chainapi.cli.common import (
     Hidden,
     Many,
     open_session,
-    read_checkpoint,
     refuse,
-    with_page_size,
 )
 from chainapi.cli.names import (
     RouteName,
     Value,
+    call_of,
     calling,
     field_types,
     is_path,
     method_of,
     plain,
-    read_query,
-    read_values,
     resolve,
 )
 from chainapi.cli.tables import RowTable
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.models.unions import wire_name
 
@@ -87,23 +85,18 @@ async def list_(
 
     """
     table, printed = terminal.interactive and not json, _printed(route, fields)
-    path, query = list[str](), dict[str, Any]()
     if is_path(route):
         refuse(f"{route} includes its values", VALUE=values)
-        method, path = f"{api or 'data'}.list", [route]
-        query = {"items": items, "page_size": page_size, **read_query(param or [])}
-    else:
-        refuse(f"the route {route} sets it", api=api, items=items)
-        method, query = route, read_values(route, values, with_page_size(param, page_size))
-        if resolve(route).single:
-            invalid = {"on-invalid": on_invalid == "raw"}
-            refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
-            async with open_session(terminal, connection, table=table) as session:
-                with calling(terminal, route):
-                    resource = printed(await method_of(session, route)(**query))
-            terminal.line(resource, indent=2 if table else None)
-            return 0
-    start = read_checkpoint(resume)
+    method, query = call_of(route, values, param, page_size, api=api, items=items)
+    if not is_path(route) and resolve(route).single:
+        invalid = {"on-invalid": on_invalid == "raw"}
+        refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
+        async with open_session(terminal, connection, table=table) as session:
+            with calling(terminal, route):
+                resource = printed(await method_of(session, method)(**query))
+        terminal.line(resource, indent=2 if table else None)
+        return 0
+    path, start = ([route] if is_path(route) else []), _start(resume)
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
@@ -126,6 +119,13 @@ async def list_(
             return FAILED
         raise
     return 0
+
+
+def _start(resume: str | None) -> Checkpoint | None:
+    try:
+        return None if resume is None else Checkpoint.loads(resume)
+    except CheckpointError as error:
+        raise ConfigurationError(f"--resume: {error}") from None
 
 
 def _printed(route: str, fields: str | None) -> Callable[[Any], Any]:

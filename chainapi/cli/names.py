@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -15,8 +14,8 @@ from cyclopts import Parameter as Option
 
 from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.options import is_misspelt
-from chainapi._api.service import ServiceAPI
 from chainapi._text import did_you_mean, quoted
+from chainapi.cli.common import refuse
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
@@ -35,12 +34,13 @@ if TYPE_CHECKING:
 __all__ = [
     "RouteName",
     "Value",
+    "call_of",
     "calling",
     "field_types",
     "is_path",
     "method_of",
     "plain",
-    "read_query",
+    "read_pairs",
     "read_value",
     "read_values",
     "resolve",
@@ -94,6 +94,39 @@ def method_of(session: Session, name: str) -> Callable[..., Any]:
     return method
 
 
+def call_of(
+    route: str,
+    words: Sequence[str],
+    params: Sequence[str] | None,
+    page_size: int | None,
+    *,
+    whole: bool = True,
+    api: str | None,
+    items: str | None,
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of a session's method for a route or a path, and its arguments.
+
+    The path itself is not among them. `whole` is as in `read_values`.
+
+    Raises:
+        ConfigurationError: a value is invalid or missing, or does not apply.
+
+    """
+    given = params or ()
+    if not is_path(route):
+        refuse(f"the route {route} sets it", api=api, items=items)
+        size = () if page_size is None else (f"page_size={page_size}",)
+        return route, read_values(route, words, (*given, *size), whole=whole)
+    query = dict[str, list[str]]()
+    for name, value in read_pairs(given):
+        if is_misspelt(name):
+            why = ": parameters of the services have no underscore" if "_" in name else ""
+            raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
+        query.setdefault(name, []).append(value)
+    sent = dict(sorted(query.items())) or None
+    return f"{api or 'data'}.list", {"page_size": page_size, "items": items, "params": sent}
+
+
 def read_values(
     name: str, words: Sequence[str] = (), params: Sequence[str] = (), *, whole: bool = True
 ) -> dict[str, Any]:
@@ -137,29 +170,6 @@ def read_pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         if not name or not equals:
             raise ConfigurationError(f"--param {text!r} must be NAME=VALUE")
         yield name, value
-
-
-def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str, Any]:
-    """Return query parameters of a path, each with its values.
-
-    Raises:
-        ConfigurationError: a string is no pair, or a name belongs to an option, an argument or a
-            parameter that the walk sets.
-
-    """
-    query: dict[str, Any] = {}
-    for name, value in read_pairs(texts):
-        if name in _SET_BY_WALK:
-            raise ConfigurationError(f"--param {name}={value} does not apply: {_SET_BY_WALK[name]}")
-        if name in _LIST_ARGUMENTS or name in options or is_misspelt(name):
-            why = ": parameters of the services have no underscore" if "_" in name else ""
-            raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
-        query.setdefault(name, []).append(value)
-    return query
-
-
-_LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
-_SET_BY_WALK = {"pageSize": "give --page-size", "pageToken": "the walk sets it; leave it out"}
 
 
 def usage(name: str) -> str:
@@ -216,18 +226,12 @@ def _value(parameter: Parameter, text: str) -> Any:
     for read, _ in readers.values():
         try:
             return read(text)
-        except ValueError:
+        except (KeyError, ValueError):
             pass
     if float in readers:
         readers.pop(int, None)
     wanted = " or ".join(wanted for _, wanted in readers.values())
     raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
-
-
-def _boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(text)
-    return text == "true"
 
 
 def _datetime(text: str) -> datetime:
@@ -240,7 +244,7 @@ def _datetime(text: str) -> datetime:
 
 
 _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
-    bool: (_boolean, "true or false"),
+    bool: ({"true": True, "false": False}.__getitem__, "true or false"),
     int: (int, "a whole number"),
     float: (float, "a number"),
     datetime: (_datetime, "an ISO date such as 2026-01-31"),

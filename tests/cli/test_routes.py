@@ -162,8 +162,7 @@ def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
         (["data.chain", "1", "--all"], "--all does not apply: data.chain returns a single resource"),
         (["data.chain", "1", "--resume", "{}"], "--resume does not apply"),
         ([BLOCKS, "43114"], "VALUE does not apply"),
-        ([BLOCKS, "--param", "pageSize=7"], "--param pageSize=7 does not apply: give --page-size"),
-        ([BLOCKS, "--param", "pageToken=x"], "--param pageToken=x does not apply: the walk sets it"),
+        ([BLOCKS, "--param", "pageToken=x"], "--param pageToken=x is not a query parameter"),
         ([BLOCKS, "--param", "pagesize=7"], "--param pagesize=7 is not a query parameter, see --help"),
         (
             [BLOCKS, "--param", "start_block=7"],
