@@ -217,7 +217,7 @@ def test_fields_that_no_row_has_take_no_column() -> None:
     assert [text[0], text[1], text[-1]] == ["id", "7", "more fields, with --json: text"]
 
 
-@pytest.mark.parametrize("param", ["q=a  b", "-q=1"])
+@pytest.mark.parametrize("param", ["q=a  b", "-q=it's", "q=\N{PARTY POPPER}$x"])
 def test_list_that_fails_prints_how_to_continue(param: str) -> None:
     """The command that standard error names prints exactly the missing rows, whatever its values are."""
     command = ["list", BLOCKS, "--page-size", "10", "--limit", "65", f"--param={param}"]
@@ -380,8 +380,7 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
         (["simulate", "--port", "70000"], "--port"),
         (["simulate", "--window", "0"], "--window"),
         (["routes", "--limit=3"], "option: --limit=3."),
-        (["plot", "a.csv", "--out", "b.png"], "Unknown option: --out. Did you mean --png?"),
-        (["export", "data.chains", "--png=b.png"], "Unknown option: --png. Did you mean --out?"),
+        (["plot", "a.csv", "--out", "b.png"], "Unknown option: --out"),
         (
             ["list", "data.evm.blocks", "1", "--fields", "gas_use"],
             "no field 'gas_use': did you mean 'gas_used'?",

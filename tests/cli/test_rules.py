@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import subprocess
 from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -25,7 +22,7 @@ from chainapi.cli.names import plain, read_values, resolve
 from chainapi.cli.progress import Progress
 from chainapi.cli.quota import SharedQuota, record, tables
 from chainapi.cli.tables import RowTable, print_series
-from chainapi.cli.wording import shell_words, worded
+from chainapi.cli.wording import worded
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
 from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
@@ -198,31 +195,6 @@ def test_rows_keep_every_digit() -> None:
 def test_errors_name_options_and_not_arguments(error: Exception, message: str) -> None:
     """Error messages name options instead of arguments; the service's own words stay as they are."""
     assert worded(error).endswith(message)
-
-
-@given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
-def test_printed_commands_are_printable(words: list[str]) -> None:
-    """A command that continues a walk is printable with any content."""
-    assert shell_words(words).isprintable()
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_printed_commands_can_be_run() -> None:
-    """A shell parses the printed command into the original words."""
-    words = [
-        "plain",
-        "a b",
-        "",
-        "it's",
-        "\x1b]0;t\x07",
-        "\n\u202e'\\",
-        "\x9b\x7f",
-        "🎉\U000e0041",
-        "\udcff$x",
-    ]
-    script = f"printf '%s\\0' {shell_words(words)}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
-    assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
 
 
 # Progress and waits
