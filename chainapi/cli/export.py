@@ -5,18 +5,18 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from attrs import frozen
+from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, PositiveInt
 
 from chainapi._paging.pages import OnInvalid
 from chainapi._tables.types import Amounts
-from chainapi.cli.cluster import exporting_on
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -43,17 +43,19 @@ from chainapi.cli.names import (
 from chainapi.cli.progress import Progress, Shown
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
-from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
+from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
 from chainapi.export.layout import Compression, FileFormat
 
 if TYPE_CHECKING:
-    from chainapi._api.endpoint import Endpoint
     from chainapi.export.progress import ExportProgress
 
 __all__ = ["compact", "export"]
+
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
+_ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 @Parameter(name="*")
@@ -120,14 +122,15 @@ class ExportOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `chainapi.export.export`, or of `chainapi.dask.export`."""
-        names = ("amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds")
+        names = ["amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds"]
+        names += ["format", "wait"] if self.dask is None else []
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"fields": _names(self.fields), "compact": "auto" if self.compact else False}
         named = ("compression", "compression_level", "row_group_rows")
         parquet = {name: one for name in named if (one := getattr(self, name)) is not None}
         arguments["parquet"] = ParquetOptions(**parquet) if parquet else None
         if self.dask is None:
-            arguments |= {"format": self.format, "partition": _names(self.partition), "wait": self.wait}
+            arguments["partition"] = _names(self.partition)
             arguments["escape_formulas"] = self.escape_formulas or None
         return arguments
 
@@ -167,12 +170,17 @@ async def export(
     )
     sources = _sources(route, words, options.over, query)
     if options.dask is not None:
-        _check_distributed(route, options)
+        refuse("rows of a path have no columns, which Parquet needs: name a route", dask=is_path(route))
+        other = options.format if options.format != "parquet" else None
+        refuse("workers of a cluster write Parquet", format=other, escape_formulas=options.escape_formulas)
+        refuse("a cluster has a part for each partition of the sources", partition=options.partition)
+        refuse("the run that begins later takes over", wait=options.wait)
     arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
     async with _started(terminal, connection, options.dask) as (view, start):
         try:
             with calling(terminal, route), on_signal(signal.SIGTERM, task.cancel):
-                if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
+                updated = not is_path(route) and resolve(route).record.shows_new_rows
+                if options.progress == "bar" and options.lookback is None and not updated:
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, options.progress):
                     result = await start(
@@ -229,9 +237,20 @@ def _show(terminal: Terminal, target: str) -> int:
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
 ) -> AsyncIterator[tuple[Progress, Callable[..., Awaitable[ExportResult]]]]:
-    """Open a session or a cluster; yield the view, and a function that exports."""
+    """Open a session or a cluster; yield the view, and a function that exports.
+
+    Raises:
+        ConfigurationError: the address of a scheduler is malformed, or a package is missing.
+        ExportError: the scheduler cannot be reached.
+
+    """
     if dask is not None:
-        async with exporting_on(dask, connection) as distributed:
+        import chainapi.dask as cluster
+
+        usual = asdict(DEFAULTS)
+        changed = {name: value for name, value in asdict(connection).items() if value != usual[name]}
+        async with _connected(dask) as client:
+            distributed = partial(cluster.export, client, session_arguments=changed or None)
             yield Progress(terminal.now, requests=None), distributed
         return
     view = Progress(terminal.now)
@@ -244,11 +263,24 @@ async def _started(
         yield view, start
 
 
-_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator[Any]:
+    from distributed import Client
 
-
-def _shows_new_rows(route: str) -> bool:
-    return not is_path(route) and resolve(route).record.shows_new_rows
+    client: Any = Client(address, asynchronous=True)
+    try:
+        await client
+    except OSError as error:
+        raise ExportError(
+            f"the Dask scheduler at {address} cannot be reached ({error}): start it, or check --dask"
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(f"--dask {address}: {error}") from error
+    finally:
+        if client.status != "running":  # else its destructor would write warnings after the error
+            await client.close()
+    async with client:
+        yield client
 
 
 def _kept(progress: ExportProgress | None) -> str:
@@ -266,26 +298,6 @@ def _code(error: ChainAPIError, progress: ExportProgress | None) -> int:
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
 
 
-def _check_distributed(route: str, options: ExportOptions) -> None:
-    """Refuse arguments that do not apply to a cluster.
-
-    Raises:
-        ConfigurationError: one of them is given.
-
-    """
-    refuse("a folder of a cluster has a part for each partition of the sources", partition=options.partition)
-    refuse("the run that begins later takes over", wait=options.wait)
-    refuse("workers of a cluster write Parquet", escape_formulas=options.escape_formulas)
-    if is_path(route):
-        raise ConfigurationError(
-            "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"
-        )
-    if options.format not in (None, "parquet"):
-        raise ConfigurationError(
-            f"--format {options.format} does not apply: workers of a cluster write Parquet only"
-        )
-
-
 def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
     """Report an error, or the errors of all failed sources."""
     if isinstance(error, IncompleteExportError):
@@ -293,9 +305,6 @@ def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
             terminal.report(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
         terminal.report(worded(error))
-
-
-_ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 def _names(joined: str | None) -> list[str] | None:
@@ -343,11 +352,19 @@ def _sources(
         raise ConfigurationError(
             f"{route} returns a single resource, not a list: print it with `chainapi list`"
         )
-    name = over or _left_out(endpoint, route, query)
-    if name is None:
+    left = (
+        [over] if over else [one.name for one in endpoint.parameters if one.in_path and one.name not in query]
+    )
+    if len(left) > 1:
+        raise ConfigurationError(
+            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE; "
+            "the sources are values of the remaining one"
+        )
+    if not left:
         if words:
             raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
         return [{}]
+    [name] = left
     varied = next((one for one in endpoint.parameters if one.name == name and name not in query), None)
     if varied is None:
         raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
@@ -356,37 +373,21 @@ def _sources(
     return [{name: read_value(varied, word)} for word in words]
 
 
-def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
-    """Return the only path parameter that --param leaves out, or None.
-
-    Raises:
-        ConfigurationError: there are several.
-
-    """
-    left = [one.name for one in endpoint.parameters if one.in_path and one.name not in shared]
-    if len(left) > 1:
-        raise ConfigurationError(
-            f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE; "
-            "the sources are values of the remaining one"
-        )
-    return left[0] if left else None
-
-
 def _summary(result: ExportResult) -> str:
-    rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
-    if result.closed > result.skipped:
-        skipped += f"; later runs do not fetch {result.closed:,} of them again"
+    sources, ends = counted(result.sources, "source"), list[str]()
+    if result.written and result.invalid:
+        ends.append(f"{result.invalid:,} invalid in {_named(result, result.written_invalid)}")
     if result.removed:
-        skipped = f"; {counted(result.removed, 'row')} replaced or removed{skipped}"
-    if not result.written and not result.removed:
-        return f"no new rows: {result.path} has the rows of {sources}{skipped}"
-    if not result.written:
-        return f"{rows} of {sources} fetched{skipped}"
-    invalid = (
-        f"; {result.invalid:,} invalid in {_named(result, result.written_invalid)}" if result.invalid else ""
-    )
-    return f"{rows} of {sources} fetched, {_named(result, result.written)} written{invalid}{skipped}"
+        ends.append(f"{counted(result.removed, 'row')} replaced or removed")
+    if result.skipped:
+        ends.append(f"{result.skipped:,} of them not fetched again")
+    if result.closed > result.skipped:
+        ends.append(f"later runs do not fetch {result.closed:,} of them again")
+    said = f"no new rows: {result.path} has the rows of {sources}"
+    if result.written or result.removed:
+        said = f"{counted(result.rows, 'new row')} of {sources} fetched"
+    written = f", {_named(result, result.written)} written" if result.written else ""
+    return "; ".join([said + written, *ends])
 
 
 def _named(result: ExportResult, files: Sequence[Path | str]) -> str:

@@ -30,15 +30,15 @@ def cell(text: str, style: str = "") -> Text:
 def table_of(names: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: int = 0) -> Table:
     """Return a table without the columns that are empty in each row.
 
-    The last `right` columns have numbers. Without names there is no header.
+    The last `right` columns have numbers. Without names there is no header. In a narrow console texts
+    continue in the next line: a number that is cut is another number.
     """
     cells = [[one if isinstance(one, Text) else cell(one) for one in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(names))
     filled = [place for place in range(len(names)) if any(row[place].plain for row in cells)]
     for place in filled or range(len(names)):
-        number = place >= len(names) - right
-        justify: JustifyMethod = "right" if number else "left"
-        table.add_column(cell(names[place]), justify=justify, no_wrap=number, overflow="fold")
+        justify: JustifyMethod = "right" if place >= len(names) - right else "left"
+        table.add_column(cell(names[place]), justify=justify, overflow="fold")
     for row in cells:
         table.add_row(*(row[place] for place in filled))
     return table
@@ -48,25 +48,13 @@ def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) 
     """Print series side by side, as many as the console is wide."""
     chains = list(series)
     dates = {point.timestamp: _date_text(point.timestamp) for points in series.values() for point in points}
-    room = max(1, console.width - max(map(len, dates.values()), default=0) - 2)
-    abreast = max(1, (room + 2) // (SERIES_WIDTH + 2))
+    abreast = max(1, (console.width - max(map(len, dates.values()), default=0)) // (SERIES_WIDTH + 2))
     for first in range(0, len(chains), abreast):
-        shown = {chain: series[chain] for chain in chains[first : first + abreast]}
-        console.print(_side_by_side(shown, dates, min(SERIES_WIDTH, room)))
-
-
-def _side_by_side(series: Mapping[str, Sequence[MetricPoint]], dates: Mapping[int, str], width: int) -> Table:
-    """Return a table with a column of at least `width` characters for each series.
-
-    Where a console is too narrow, texts continue in the next line: a number that is cut is another number.
-    """
-    cells = [{point.timestamp: _figure(point.value) for point in points} for points in series.values()]
-    times = sorted({stamp for points in cells for stamp in points}, reverse=True)
-    rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
-    table = table_of(("time", *series), rows, right=len(series))
-    for column in table.columns[1:]:
-        column.min_width, column.no_wrap = width, False
-    return table
+        shown = chains[first : first + abreast]
+        cells = [{point.timestamp: _figure(point.value) for point in series[chain]} for chain in shown]
+        times = sorted({stamp for points in cells for stamp in points}, reverse=True)
+        rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
+        console.print(table_of(("time", *shown), rows, right=len(shown)))
 
 
 def _figure(value: float) -> str:
