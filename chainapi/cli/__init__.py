@@ -90,7 +90,8 @@ def run(
     try:
         with loading():
             command, bound, hidden = _parsed(tokens, terminal)
-        result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
+        own = {name: terminal for name in hidden if name == "terminal"}
+        result = command(*bound.args, **bound.kwargs, **own)
         code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
         terminal.out.flush()
     except KeyboardInterrupt:
