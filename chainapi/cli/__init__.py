@@ -43,28 +43,23 @@ __all__ = [
 
 T = TypeVar("T")
 
-# The arguments of each command. Its module is loaded when it is called.
+# The function of each command. Its module is loaded when it is called.
 COMMANDS = {
-    "tps": "[OPTIONS] CHAIN...",
-    "list": "[OPTIONS] ROUTE [VALUE...]",
-    "routes": "[OPTIONS] [TEXT]",
-    "estimate": "[OPTIONS] ROUTE [VALUE...]",
-    "export": "[OPTIONS] ROUTE [VALUE...] --out PATH",
-    "compact": "FOLDER",
-    "quota": "[OPTIONS]",
-    "plot": "[OPTIONS] PATH",
-    "completion": "SHELL",
-    "simulate": "[OPTIONS] [-- COMMAND [ARGUMENT...]]",
-    "check": "[OPTIONS] [TEXT]",
-    "demo": "",
+    "tps": "tps:tps",
+    "list": "list:list_",
+    "routes": "routes:routes",
+    "estimate": "estimate:estimate",
+    "export": "export:export",
+    "compact": "export:compact",
+    "quota": "quota:quota",
+    "plot": "plot:plot",
+    "completion": "completion:completion",
+    "simulate": "simulate:simulate",
+    "check": "check:check",
+    "demo": "demo:demo",
 }
-FUNCTIONS = {"list": "list:list_", "compact": "export:compact"}
-for _name, _arguments in COMMANDS.items():
-    app.command(
-        f"chainapi.cli.{FUNCTIONS.get(_name, f'{_name}:{_name}')}",
-        name=_name,
-        usage=f"Usage: chainapi {_name} {_arguments}".rstrip(),
-    )
+for _name, _function in COMMANDS.items():
+    app.command(f"chainapi.cli.{_function}", name=_name)
 
 
 def load_commands() -> None:
@@ -151,7 +146,9 @@ async def _interruptible(command: Coroutine[Any, Any, T], terminal: Terminal) ->
         cancel(number, frame)
 
     def end(*_: object) -> None:
-        terminal.show_cursor()
+        with suppress(OSError, RuntimeError):  # in the middle of another write
+            for console in (terminal.console, terminal.messages):
+                console.show_cursor()
         os._exit(INTERRUPTED)
 
     signal.signal(signal.SIGINT, interrupt)

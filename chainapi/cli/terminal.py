@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from io import StringIO, TextIOWrapper, UnsupportedOperation
 from os import fstat
@@ -136,13 +135,6 @@ class Terminal:
         with live:
             async with in_background(redraw()):
                 yield
-
-    def show_cursor(self) -> None:
-        """Show the cursor again that a drawing has hidden, past all buffers."""
-        for stream in (self.out, self.err):
-            with suppress(OSError):
-                if stream.isatty() and not self.messages.is_dumb_terminal:
-                    os.write(stream.fileno(), b"\x1b[?25h")
 
 
 def standard() -> Terminal:
