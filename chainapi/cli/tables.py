@@ -1,4 +1,4 @@
-"""Tables of rows and of time series, and rows as lines of JSON."""
+"""Tables: of rows as they arrive, and of a few rows that are known."""
 
 from __future__ import annotations
 
@@ -13,12 +13,10 @@ from rich.text import Text
 
 from chainapi._text import printable
 from chainapi.models.exact_json import ascii_json
-from chainapi.models.metrics import MetricPoint
 
-__all__ = ["RowTable", "cell", "print_series", "table_of"]
+__all__ = ["RowTable", "cell", "table_of"]
 
-WIDEST_CELL = 24  # characters
-SERIES_WIDTH = 14
+WIDEST_CELL = 25  # characters: a time with its zone
 BATCH = 50  # rows of a table that are laid out together
 
 
@@ -42,32 +40,6 @@ def table_of(names: Sequence[str], rows: Iterable[Sequence[str | Text]], *, righ
     for row in cells:
         table.add_row(*(row[place] for place in filled))
     return table
-
-
-def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
-    """Print series side by side, as many as the console is wide."""
-    chains = list(series)
-    dates = {point.timestamp: _date_text(point.timestamp) for points in series.values() for point in points}
-    abreast = max(1, (console.width - max(map(len, dates.values()), default=0)) // (SERIES_WIDTH + 2))
-    for first in range(0, len(chains), abreast):
-        shown = chains[first : first + abreast]
-        cells = [{point.timestamp: _figure(point.value) for point in series[chain]} for chain in shown]
-        times = sorted({stamp for points in cells for stamp in points}, reverse=True)
-        rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
-        console.print(table_of(("time", *shown), rows, right=len(shown)))
-
-
-def _figure(value: float) -> str:
-    """Return a value with two decimals, or with an exponent if it is too wide."""
-    return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
-
-
-def _date_text(timestamp: int) -> str:
-    """Return the date and the time in UTC, the date alone at midnight."""
-    try:
-        return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
-    except (ValueError, OverflowError):  # no date
-        return str(timestamp)
 
 
 @define(eq=False)

@@ -22,7 +22,7 @@ from chainapi.cli.common import (
     open_session,
 )
 from chainapi.cli.plot import PLAIN, ChartOptions, present
-from chainapi.cli.tables import print_series
+from chainapi.cli.tables import RowTable
 from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.export.chart import chart_of
@@ -62,13 +62,14 @@ async def tps(
         raise ConfigurationError("--plot and --json exclude each other: give one of them")
     options.check(drawn=plot, png=png)
     table = terminal.interactive and not json and not plot
-    printed, kept = not (table or plot), table or plot or png is not None
+    rows = RowTable(terminal.console) if table else None
+    write = terminal.line if rows is None else rows.add
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
 
     def receive(chain: str, point: MetricPoint) -> None:
-        if printed:
-            terminal.line(_line(chain, point))
-        if kept:
+        if not plot:
+            write(_row(chain, point))
+        if plot or png is not None:
             series[chain].append(point)
 
     async with open_session(terminal, connection, table=table or plot) as session:
@@ -79,9 +80,10 @@ async def tps(
                 walks = [group.create_task(_walk(*one, most, receive)) for one in streams.items()]
         except ExceptionGroup as errors:  # only writing raises here
             raise errors.exceptions[0] from None
+        finally:
+            if rows is not None:
+                rows.close()
     if found := {chain: points for chain, points in series.items() if points}:
-        if table:
-            print_series(terminal.console, found)
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
     failures = dict.fromkeys(filter(None, (walk.result() for walk in walks)))  # each once
     for failure in failures:
@@ -102,7 +104,7 @@ async def _walk(
     return ""
 
 
-def _line(chain: str, point: MetricPoint) -> dict[str, object]:
+def _row(chain: str, point: MetricPoint) -> dict[str, object]:
     try:
         time = point.time.isoformat()
     except (ValueError, OverflowError):  # no date

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections import Counter
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, get_args
@@ -21,11 +20,11 @@ from chainapi.cli.estimate import read_limit
 from chainapi.cli.names import plain, read_values, resolve
 from chainapi.cli.progress import Progress
 from chainapi.cli.quota import SharedQuota, record, tables
-from chainapi.cli.tables import RowTable, print_series
+from chainapi.cli.tables import RowTable
 from chainapi.cli.wording import worded
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
-from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
+from chainapi.models import HealthCheck, HealthIndicator, Money, Unknown
 from tests.cli.terminal import plain as seen
 
 pytestmark = pytest.mark.rule
@@ -242,25 +241,6 @@ def test_stages_and_failures_of_an_export_are_seen() -> None:
 
 
 # Tables
-
-
-def series_printed(width: int, chains: list[str]) -> str:
-    """Return the table of the chains with a value of 12 characters at a time of day."""
-    out = io.StringIO()
-    point = MetricPoint(1_767_229_261, 1_234_567.89)
-    print_series(Console(file=out, width=width), {chain: [point] for chain in chains})
-    assert max(map(len, out.getvalue().splitlines())) <= width
-    return out.getvalue()
-
-
-def test_series_have_every_digit_at_any_width() -> None:
-    """As many series stand side by side as fit, each in one piece; narrower terminals split values."""
-    chains = ["43110", "43111", "43112", "43113", "43114"]
-    for width in (200, 100, 80, 60, 40):
-        assert series_printed(width, chains).count("1,234,567.89") == 5, width
-    whole = Counter("".join(series_printed(100, ["43114"]).split()))
-    for width in (30, 26, 20, 14, 8):
-        assert Counter("".join(series_printed(width, ["43114"]).split())) == whole, width
 
 
 @pytest.mark.parametrize(
