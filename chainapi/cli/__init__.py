@@ -9,8 +9,9 @@ import asyncio
 import os
 import signal
 import threading
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import warnings
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -86,8 +87,9 @@ def run(
         with loading():
             command, bound, hidden = _parsed(tokens, terminal)
         own = {name: terminal for name in hidden if name == "terminal"}
-        result = command(*bound.args, **bound.kwargs, **own)
-        code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
+        with _deprecations_reported(terminal):
+            result = command(*bound.args, **bound.kwargs, **own)
+            code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
         terminal.out.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -118,6 +120,15 @@ def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
         raise error.__cause__ or error from None
     except ValueError as error:
         raise ConfigurationError(option_text(error)) from None
+
+
+@contextmanager
+def _deprecations_reported(terminal: Terminal) -> Iterator[None]:
+    """Report a deprecated route in one line, instead of a warning of Python."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", r"\S+ is deprecated: the service ", DeprecationWarning)
+        warnings.showwarning = lambda message, *_, **__: terminal.report(message)
+        yield
 
 
 def _run(

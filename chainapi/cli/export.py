@@ -33,7 +33,6 @@ from chainapi.cli.names import (
     RouteName,
     Value,
     call_of,
-    calling,
     is_path,
     method_of,
     read_value,
@@ -178,7 +177,7 @@ async def export(
     arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
     async with _started(terminal, connection, options.dask) as (view, start):
         try:
-            with calling(terminal, route), on_signal(signal.SIGTERM, task.cancel):
+            with on_signal(signal.SIGTERM, task.cancel):
                 updated = not is_path(route) and resolve(route).record.shows_new_rows
                 if options.progress == "bar" and options.lookback is None and not updated:
                     terminal.note(_NO_UPDATES)

@@ -31,7 +31,6 @@ from chainapi.cli.names import (
     RouteName,
     Value,
     call_of,
-    calling,
     field_types,
     is_path,
     method_of,
@@ -92,18 +91,15 @@ async def list_(
         invalid = {"on-invalid": on_invalid == "raw"}
         refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
         async with open_session(terminal, connection, table=table) as session:
-            with calling(terminal, route):
-                resource = printed(await method_of(session, method)(**query))
+            resource = printed(await method_of(session, method)(**query))
         terminal.line(resource, indent=2 if table else None)
         return 0
     path, start = ([route] if is_path(route) else []), _start(resume)
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
-            with calling(terminal, route):
-                pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
-            stream = pages
-            await _print_rows(terminal, pages, None if all_ else limit, printed, table=table)
+            stream = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
+            await _print_rows(terminal, stream, None if all_ else limit, printed, table=table)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
         if stream is None or not ((at := stream.checkpoint).rows or invalid_row):

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import operator
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,14 +26,12 @@ if TYPE_CHECKING:
 
     from chainapi._api.endpoint import Endpoint
     from chainapi._api.parameters import Parameter
-    from chainapi.cli.terminal import Terminal
     from chainapi.session import Session
 
 __all__ = [
     "RouteName",
     "Value",
     "call_of",
-    "calling",
     "field_types",
     "is_path",
     "method_of",
@@ -277,19 +273,6 @@ def plain(row: Any) -> Any:
             return made | {"extra": row.extra} if row.extra else made
         case _:
             return row
-
-
-@contextmanager
-def calling(terminal: Terminal, name: str) -> Iterator[None]:
-    """Report a deprecated route in one line, instead of a warning of Python."""
-    if is_path(name):
-        yield
-        return
-    route = resolve(name).route
-    if route.deprecated:
-        terminal.report(route.deprecation(name))
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        yield
 
 
 # Completion by a shell.

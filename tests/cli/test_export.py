@@ -285,7 +285,7 @@ def test_a_deprecated_route_is_reported() -> None:
     outcome = exported("data.teleporter.messages", "--limit", "3", "--out", "messages.csv")
     message, last = outcome.err.splitlines()
     assert outcome.code == 0
-    assert message.startswith("chainapi: data.teleporter.messages is deprecated")
+    assert message.startswith("chainapi: Teleporter.messages is deprecated")
     assert last == "chainapi: 3 new rows of 1 source fetched, messages.csv written"
 
 
