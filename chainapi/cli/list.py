@@ -37,7 +37,7 @@ from chainapi.cli.names import (
     plain,
     resolve,
 )
-from chainapi.cli.tables import RowTable
+from chainapi.cli.tables import row_writer
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, DecodeError
@@ -94,7 +94,11 @@ async def list_(
             resource = printed(await method_of(session, method)(**query))
         terminal.line(resource, indent=2 if table else None)
         return 0
-    path, start = ([route] if is_path(route) else []), _start(resume)
+    path = [route] if is_path(route) else []
+    try:
+        start = None if resume is None else Checkpoint.loads(resume)
+    except CheckpointError as error:
+        raise ConfigurationError(f"--resume: {error}") from None
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
@@ -115,13 +119,6 @@ async def list_(
             return FAILED
         raise
     return 0
-
-
-def _start(resume: str | None) -> Checkpoint | None:
-    try:
-        return None if resume is None else Checkpoint.loads(resume)
-    except CheckpointError as error:
-        raise ConfigurationError(f"--resume: {error}") from None
 
 
 def _printed(route: str, fields: str | None) -> Callable[[Any], Any]:
@@ -153,18 +150,15 @@ async def _print_rows(
     terminal: Terminal, stream: Pages[Any], most: int | None, printed: Callable[[Any], Any], *, table: bool
 ) -> None:
     """Print rows, and at the end a line about those that were invalid."""
-    writer = RowTable(terminal.console) if table else None
-    write = terminal.line if writer is None else writer.add
     number, first = 0, None
     try:
-        async with aclosing(stream.items(most)) as rows:
-            async for row in rows:
-                if isinstance(row, Invalid):
-                    number, first = number + 1, first or row.error
-                write(printed(row.raw if isinstance(row, Invalid) else row))
+        with row_writer(terminal, table=table) as write:
+            async with aclosing(stream.items(most)) as rows:
+                async for row in rows:
+                    if isinstance(row, Invalid):
+                        number, first = number + 1, first or row.error
+                    write(printed(row.raw if isinstance(row, Invalid) else row))
     finally:
-        if writer is not None:
-            writer.close()
         if first is not None:
             what = f"{counted(number, 'invalid row')} printed as received"
             terminal.report(f"{what}; the first: {worded(first)}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
@@ -12,9 +13,10 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from chainapi._text import printable
+from chainapi.cli.terminal import Terminal
 from chainapi.models.exact_json import ascii_json
 
-__all__ = ["RowTable", "cell", "table_of"]
+__all__ = ["RowTable", "cell", "row_writer", "table_of"]
 
 WIDEST_CELL = 25  # characters: a time with its zone
 BATCH = 50  # rows of a table that are laid out together
@@ -91,6 +93,19 @@ class RowTable:
                 widths[name] = width
                 room -= width + 2
         return widths
+
+
+@contextmanager
+def row_writer(terminal: Terminal, *, table: bool) -> Iterator[Callable[[object], None]]:
+    """Yield a function that prints a row, as a row of a table or as a line of JSON."""
+    if not table:
+        yield terminal.line
+        return
+    writer = RowTable(terminal.console)
+    try:
+        yield writer.add
+    finally:
+        writer.close()
 
 
 def _text_of(value: object) -> str:

@@ -22,7 +22,7 @@ from chainapi.cli.common import (
     open_session,
 )
 from chainapi.cli.plot import PLAIN, ChartOptions, present
-from chainapi.cli.tables import RowTable
+from chainapi.cli.tables import row_writer
 from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
 from chainapi.export.chart import chart_of
@@ -62,8 +62,6 @@ async def tps(
         raise ConfigurationError("--plot and --json exclude each other: give one of them")
     options.check(drawn=plot, png=png)
     table = terminal.interactive and not json and not plot
-    rows = RowTable(terminal.console) if table else None
-    write = terminal.line if rows is None else rows.add
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
 
     def receive(chain: str, point: MetricPoint) -> None:
@@ -76,13 +74,11 @@ async def tps(
         streams = {chain: session.metrics.avg_tps(chain) for chain in series}
         most = None if all_ else limit
         try:
-            async with asyncio.TaskGroup() as group:
-                walks = [group.create_task(_walk(*one, most, receive)) for one in streams.items()]
+            with row_writer(terminal, table=table) as write:
+                async with asyncio.TaskGroup() as group:
+                    walks = [group.create_task(_walk(*one, most, receive)) for one in streams.items()]
         except ExceptionGroup as errors:  # only writing raises here
             raise errors.exceptions[0] from None
-        finally:
-            if rows is not None:
-                rows.close()
     if found := {chain: points for chain, points in series.items() if points}:
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
     failures = dict.fromkeys(filter(None, (walk.result() for walk in walks)))  # each once
