@@ -102,8 +102,9 @@ async def list_(
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
-            stream = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
-            await _print_rows(terminal, stream, None if all_ else limit, printed, table=table)
+            pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
+            stream = pages
+            await _print_rows(terminal, pages, None if all_ else limit, printed, table=table)
     except (ChainAPIError, asyncio.CancelledError) as error:
         invalid_row = isinstance(error, DecodeError) and error.row is not None
         if stream is None or not ((at := stream.checkpoint).rows or invalid_row):
