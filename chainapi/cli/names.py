@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -186,8 +187,7 @@ def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
     if parameter.union is not None:
         return [_record(parameter, text) for text in texts]
     if parameter.many:
-        entries = [entry for text in texts for entry in text.split(",")]
-        return parameter.checked([_value(parameter, entry) for entry in entries])
+        return [read_value(parameter, entry) for text in texts for entry in text.split(",")]
     if len(texts) > 1:
         raise ConfigurationError(f"{parameter.name} takes one value, not {len(texts)}")
     return read_value(parameter, texts[0])
@@ -205,29 +205,25 @@ def _record(parameter: Parameter, text: str) -> Any:
 
 
 def read_value(parameter: Parameter, text: str) -> Any:
-    """Return one value of a parameter, checked.
+    """Return a string as a value of the first type that accepts it, checked.
 
     Raises:
         ConfigurationError: the value is invalid.
 
     """
-    return parameter.checked(_value(parameter, text))
-
-
-def _value(parameter: Parameter, text: str) -> Any:
-    """Return a string as a value of the first type that accepts it."""
     if parameter.choices or str in parameter.kinds:
-        return text
+        return parameter.checked(text)
     readers = {kind: reader for kind, reader in _READERS.items() if kind in parameter.kinds}
     for read, _ in readers.values():
-        try:
-            return read(text)
-        except (KeyError, ValueError):
-            pass
-    if float in readers:
-        readers.pop(int, None)
-    wanted = " or ".join(wanted for _, wanted in readers.values())
-    raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
+        with suppress(KeyError, ValueError):
+            value = read(text)
+            break
+    else:
+        if float in readers:
+            del readers[int]
+        wanted = " or ".join(wanted for _, wanted in readers.values())
+        raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
+    return parameter.checked(value)
 
 
 def _datetime(text: str) -> datetime:

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence  # noqa: F401 - cyclopts reads the types of Settings here
 from typing import Annotated
 
 from attrs import define, field, fields
@@ -14,10 +14,9 @@ from cyclopts import CoercionError, Parameter, Token, default_name_transform
 from cyclopts.types import NonNegativeFloat, Port
 
 from chainapi.cli.common import Hidden, on_signal
-from chainapi.cli.wording import option_text
 from chainapi.errors import ConfigurationError
 from chainapi.simulator import Anomalies, Fault, Simulator
-from chainapi.simulator.settings import CHAINS, Settings
+from chainapi.simulator.settings import Settings
 
 __all__ = ["simulate"]
 
@@ -35,7 +34,7 @@ def _faults(_: object, tokens: Sequence[Token]) -> tuple[Fault, ...]:
 
 # Types for cyclopts, of fields that Settings converts.
 # pyright: reportIncompatibleVariableOverride=false
-@Parameter(name="*")
+@Parameter(name="*", consume_multiple=True, negative_iterable=())
 @define(eq=False)
 class SimulatorOptions(Settings):
     """Settings of the simulator, and of its server.
@@ -53,9 +52,6 @@ class SimulatorOptions(Settings):
         tuple[Fault, ...], Parameter(name="--fault", converter=_faults, n_tokens=1, negative=())
     ] = ()
     anomalies: Annotated[tuple[Anomalies, ...], Parameter(parse=False)] = ()
-    chains: Annotated[tuple[int, ...], Parameter(consume_multiple=True, negative=())] = CHAINS
-    other_keys: Annotated[tuple[str, ...], Parameter(parse=False)] = ()
-    forbidden: Annotated[tuple[str, ...], Parameter(parse=False)] = ("/v1/apiUsageMetrics",)
 
 
 DEFAULT = SimulatorOptions()
@@ -96,11 +92,7 @@ async def simulate(
     settings = {one.name: getattr(options, one.name) for one in fields(SimulatorOptions)}
     if anomalies is not None:
         settings["anomalies"] = anomalies
-    try:
-        simulator = Simulator(**settings)
-    except ValueError as error:
-        raise ConfigurationError(option_text(error)) from None
-    async with simulator:
+    async with Simulator(**settings) as simulator:
         if command:
             return await _run(command, simulator.environment())
         for name, value in simulator.environment().items():

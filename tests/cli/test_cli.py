@@ -379,7 +379,7 @@ def test_errors_let_nothing_of_a_service_steer_the_terminal(name: str, value: st
             ["list", "data.evm.blocks", "1", "--fields", "gas_use"],
             "no field 'gas_use': did you mean 'gas_used'?",
         ),
-        (["plot", "a.csv", "b.csv"], "'b.csv' is one value too many"),
+        (["plot", "a.csv", "b.csv"], "Unused Tokens: ['b.csv']"),
         (["dance"], "dance"),
     ],
 )
