@@ -99,7 +99,7 @@ def run(
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:
         with suppress(OSError):  # standard error may be closed as well
-            terminal.report(worded(error))
+            terminal.note(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
     return code or 0
 
@@ -127,7 +127,7 @@ def _deprecations_reported(terminal: Terminal) -> Iterator[None]:
     """Report a deprecated route in one line, instead of a warning of Python."""
     with warnings.catch_warnings():
         warnings.filterwarnings("default", r"\S+ is deprecated: the service ", DeprecationWarning)
-        warnings.showwarning = lambda message, *_, **__: terminal.report(message)
+        warnings.showwarning = lambda message, *_, **__: terminal.note(message)
         yield
 
 

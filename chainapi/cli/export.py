@@ -301,9 +301,9 @@ def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
     """Report an error, or the errors of all failed sources."""
     if isinstance(error, IncompleteExportError):
         for label, failure in error.failures.items():
-            terminal.report(f"{label or route}: {worded(failure, _ADVICE)}")
+            terminal.note(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
-        terminal.report(worded(error))
+        terminal.note(worded(error))
 
 
 def _names(joined: str | None) -> list[str] | None:

@@ -113,7 +113,7 @@ async def list_(
         if not all_:
             options["limit"] = f"{limit - at.rows + (start.rows if start else 0)}"
         if isinstance(error, ChainAPIError):
-            terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
+            terminal.note(worded(error, "--on-invalid raw prints such a row as received"))
         command = again(terminal.words, **options, resume=at.dumps())
         terminal.note(f"{counted(at.rows, 'row')} so far; to continue: {command}")
         if isinstance(error, ChainAPIError):
@@ -162,4 +162,4 @@ async def _print_rows(
     finally:
         if first is not None:
             what = f"{counted(number, 'invalid row')} printed as received"
-            terminal.report(f"{what}; the first: {worded(first)}")
+            terminal.note(f"{what}; the first: {worded(first)}")

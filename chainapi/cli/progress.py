@@ -124,7 +124,7 @@ class Progress:
             async with terminal.live(self.render, transient=True):
                 yield
         else:
-            async with in_background(_repeat(lambda: terminal.report(self.line()), REPORT_EVERY)):
+            async with in_background(_repeat(lambda: terminal.note(self.line()), REPORT_EVERY)):
                 yield
 
     def _write_record(self, terminal: Terminal) -> None:

@@ -110,7 +110,7 @@ async def quota(
             for shared in quotas if not table else ():
                 terminal.line(record(shared))
             if problem and problem != reported:
-                terminal.report(problem)
+                terminal.note(problem)
             reported = problem
             if not watch:
                 return

@@ -47,7 +47,7 @@ def routes(
         if text.lower() in name or text.lower() in endpoint.route.path.lower()
     }
     if not found:
-        terminal.report(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
+        terminal.note(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
         return FAILED
     table = terminal.interactive and not json
     if table and text not in DECLARED:

@@ -91,19 +91,16 @@ class Terminal:
         self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
-    def report(self, message: object) -> None:
-        """Write a message in one line."""
-        self.note(" ".join(str(message).split()))
-
-    def note(self, line: str) -> None:
-        """Write a line as it is, with escapes for characters that act on a terminal."""
+    def note(self, message: object) -> None:
+        """Write a message in one line, with escapes for characters that act on a terminal."""
+        line = " ".join(one.strip() for one in str(message).splitlines())
         self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
 
     def report_wait(self, event: Event) -> None:
         """Write a line about a wait of a second or more."""
         if isinstance(event, WaitBegan) and event.seconds >= WORTH_REPORTING:
-            self.report(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
+            self.note(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
 
     def draws(self, *, table: bool) -> bool:
         """Check whether progress can be drawn.

@@ -83,7 +83,7 @@ async def tps(
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
     failures = dict.fromkeys(filter(None, (walk.result() for walk in walks)))  # each once
     for failure in failures:
-        terminal.report(failure)
+        terminal.note(failure)
     return FAILED if failures else 0
 
 
