@@ -1,4 +1,4 @@
-"""Shared parts of the commands: app, option types, session, output of rows."""
+"""Shared parts of the commands: app, option types, session, signals."""
 
 from __future__ import annotations
 

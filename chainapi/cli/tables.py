@@ -1,4 +1,4 @@
-"""Tables: of rows as they arrive, and of a few rows that are known."""
+"""Tables of rows as they arrive, and of a few rows that are known."""
 
 from __future__ import annotations
 
