@@ -79,9 +79,9 @@ class Recorder(Terminal):
         async with in_background(draw()):
             yield
 
-    def note(self, line: str) -> None:
+    def note(self, message: object) -> None:
         """Keep a message for people."""
-        self.console.print(Text(f"chainapi: {line}"))
+        self.console.print(Text(f"chainapi: {message}"))
 
 
 def record(command: str, simulator: Simulator, times: Sequence[float] = ()) -> str:

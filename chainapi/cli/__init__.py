@@ -6,9 +6,13 @@ Data goes to standard output, everything else to standard error. `run` returns t
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
-from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+import threading
+import warnings
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from types import FrameType
 from typing import Any, TypeVar
 
 from cyclopts import CycloptsError
@@ -21,7 +25,6 @@ from chainapi.cli.common import (
     TERMINATED,
     WRONG_USAGE,
     app,
-    ended_by_second_interrupt,
 )
 from chainapi.cli.terminal import Terminal, standard
 from chainapi.cli.wording import option_text, worded
@@ -41,28 +44,23 @@ __all__ = [
 
 T = TypeVar("T")
 
-# The arguments of each command. Its module is loaded when it is called.
+# The function of each command. Its module is loaded when it is called.
 COMMANDS = {
-    "tps": "[OPTIONS] CHAIN...",
-    "list": "[OPTIONS] ROUTE [VALUE...]",
-    "routes": "[OPTIONS] [TEXT]",
-    "estimate": "[OPTIONS] ROUTE [VALUE...]",
-    "export": "[OPTIONS] ROUTE [VALUE...] --out PATH",
-    "compact": "FOLDER",
-    "quota": "[OPTIONS]",
-    "plot": "[OPTIONS] PATH",
-    "completion": "SHELL",
-    "simulate": "[OPTIONS] [-- COMMAND [ARGUMENT...]]",
-    "check": "[OPTIONS] [TEXT]",
-    "demo": "",
+    "tps": "tps:tps",
+    "list": "list:list_",
+    "routes": "routes:routes",
+    "estimate": "estimate:estimate",
+    "export": "export:export",
+    "compact": "export:compact",
+    "quota": "quota:quota",
+    "plot": "plot:plot",
+    "completion": "completion:completion",
+    "simulate": "simulate:simulate",
+    "check": "check:check",
+    "demo": "demo:demo",
 }
-FUNCTIONS = {"list": "list:list_", "compact": "export:compact"}
-for _name, _arguments in COMMANDS.items():
-    app.command(
-        f"chainapi.cli.{FUNCTIONS.get(_name, f'{_name}:{_name}')}",
-        name=_name,
-        usage=f"Usage: chainapi {_name} {_arguments}".rstrip(),
-    )
+for _name, _function in COMMANDS.items():
+    app.command(f"chainapi.cli.{_function}", name=_name)
 
 
 def load_commands() -> None:
@@ -88,8 +86,10 @@ def run(
     try:
         with loading():
             command, bound, hidden = _parsed(tokens, terminal)
-        result = command(*bound.args, **bound.kwargs, **dict.fromkeys(hidden, terminal))
-        code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
+        own = {name: terminal for name in hidden if name == "terminal"}
+        with _deprecations_reported(terminal):
+            result = command(*bound.args, **bound.kwargs, **own)
+            code = _run(result, terminal, loop_factory) if asyncio.iscoroutine(result) else result
         terminal.out.flush()
     except KeyboardInterrupt:
         return INTERRUPTED
@@ -99,7 +99,7 @@ def run(
         return PIPE_CLOSED
     except (CycloptsError, ChainAPIError, OSError) as error:
         with suppress(OSError):  # standard error may be closed as well
-            terminal.report(worded(error))
+            terminal.note(worded(error))
         return WRONG_USAGE if isinstance(error, CycloptsError | ConfigurationError) else FAILED
     return code or 0
 
@@ -122,16 +122,48 @@ def _parsed(tokens: Sequence[str], terminal: Terminal) -> Any:
         raise ConfigurationError(option_text(error)) from None
 
 
+@contextmanager
+def _deprecations_reported(terminal: Terminal) -> Iterator[None]:
+    """Report a deprecated route in one line, instead of a warning of Python."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("default", r"\S+ is deprecated: the service ", DeprecationWarning)
+        warnings.showwarning = lambda message, *_, **__: terminal.note(message)
+        yield
+
+
 def _run(
-    coroutine: Coroutine[Any, Any, int],
+    command: Coroutine[Any, Any, int],
     terminal: Terminal,
     loop_factory: Callable[[], asyncio.AbstractEventLoop] | None,
 ) -> int:
     interruptible = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # for asyncio too
+    if interruptible and threading.current_thread() is threading.main_thread():
+        command = _interruptible(command, terminal)
     with asyncio.Runner(loop_factory=loop_factory) as runner:
-        return runner.run(_interruptible(coroutine, terminal) if interruptible else coroutine)
+        return runner.run(command)
 
 
 async def _interruptible(command: Coroutine[Any, Any, T], terminal: Terminal) -> T:
-    with ended_by_second_interrupt(terminal):
+    """Await a command; a second Ctrl-C ends the process at once.
+
+    asyncio cancels the command at the first one. At the second it would raise KeyboardInterrupt in the middle
+    of any step of the event loop. Tasks that wait for this step would wait for ever, and others report errors
+    of what has been closed meanwhile.
+    """
+    cancel: Any = signal.getsignal(signal.SIGINT)  # of asyncio
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        signal.signal(signal.SIGINT, end)
+        cancel(number, frame)
+
+    def end(*_: object) -> None:
+        with suppress(OSError, RuntimeError):  # in the middle of another write
+            for console in (terminal.console, terminal.messages):
+                console.show_cursor()
+        os._exit(INTERRUPTED)
+
+    signal.signal(signal.SIGINT, interrupt)
+    try:
         return await command
+    finally:
+        signal.signal(signal.SIGINT, cancel)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,7 +13,6 @@ from attrs import define, evolve, field
 from cyclopts import Parameter as Option
 
 from chainapi._api.catalogue import ROUTES
-from chainapi._api.endpoint import Endpoint
 from chainapi._api.routes import units_of
 from chainapi._http.message import Request, Response
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
@@ -36,7 +34,7 @@ from chainapi.errors import APIStatusError, APITimeoutError, ConfigurationError,
 from chainapi.models import Invalid, Unknown
 from chainapi.models.codec import decode_resource
 from chainapi.models.records import Record
-from chainapi.models.schema import fields_of, row_classes
+from chainapi.models.schema import fields_of
 from chainapi.models.unions import wire_name
 from chainapi.session import Session
 from chainapi.testing import Recorder
@@ -59,6 +57,7 @@ SHOWN_AS = {
     "id": "webhook_id",
 }
 ANNOUNCED = ("ratelimit-policy", "ratelimit-limit", "ratelimit-remaining")  # with a key: specification, 8
+PRIVATE = "data.webhooks.shared_secret"
 OF_ACCOUNT = ("data.operation", "data.usage.", "data.webhooks.")  # a recording leaves their answers out
 REFUSED = ("data.chain", "metrics.chains.get")  # no chain has the id 0: the answer shows the body of an error
 NO_ANSWER = "no answer"  # kind of what is no difference
@@ -92,15 +91,14 @@ async def check(
     if not names:
         raise ConfigurationError(f"no route has {quoted(text)} in its name: `chainapi routes` shows all")
     async with AiohttpTransport(max_body=connection.max_body, proxy=connection.proxy) as transport:
-        answers = _Answers(transport)
-        recorder = Recorder(record or "", answers)
-        recorded = evolve(terminal, session=recorder.session)
+        answers = _Answers(record or "", transport)
+        recorded = evolve(terminal, session=answers.session)
         plain = evolve(connection, max_body=MAX_BODY, proxy=None)  # the transport has them
         async with open_session(recorded, plain, table=table) as session:
             comparison = _Comparison(session, answers, dict(read_pairs(param or [])))
-            await comparison.run(names, public=record is not None)
+            await comparison.run(names, private=PRIVATE if record is None else OF_ACCOUNT)
     if record is not None:
-        recorder.save()
+        answers.save()
     found = sorted(comparison.found.items(), key=lambda one: one[0][0] == NO_ANSWER)
     if table and found:
         rows = [(kind, what, _shortened(routes)) for (kind, what), routes in found]
@@ -117,26 +115,21 @@ async def check(
 
 
 def _shortened(routes: Sequence[str]) -> str:
-    more = len(routes) - MOST_NAMED
-    return ", ".join(routes[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    more = [f"{len(routes) - MOST_NAMED} more"] if len(routes) > MOST_NAMED else []
+    return ", ".join([*routes[:MOST_NAMED], *more])
 
 
-@define(eq=False)
-class _Answers:
-    """Transport that keeps the last response of another one, and counts them."""
+class _Answers(Recorder):
+    """Recorder that counts the responses, and keeps the last one."""
 
-    transport: AiohttpTransport
-    last: Response = field(factory=lambda: Response(200, {}, b""))
-    number: int = 0
+    last = Response(200)
+    number = 0
 
     async def send(self, request: Request) -> Response:
         """Send a request, and keep its response."""
-        self.last = await self.transport.send(request)
+        self.last = await super().send(request)
         self.number += 1
         return self.last
-
-    async def aclose(self) -> None:
-        """Leave the transport open."""
 
 
 @define(eq=False)
@@ -152,35 +145,37 @@ class _Comparison:
     _left: dict[str, float | None] = field(factory=dict[str, float | None])  # by service
     _prices: dict[str, tuple[float, int]] = field(factory=dict[str, tuple[float, int]])
 
-    async def run(self, names: Sequence[str], *, public: bool) -> None:
-        """Request routes, those with known values first.
-
-        `public` leaves out those about the account.
-        """
+    async def run(self, names: Sequence[str], *, private: str | tuple[str, ...]) -> None:
+        """Request routes, those with known values first, without the `private` ones."""
         configured = {service.name for service in self.session.connection.configured} or {"metrics", "data"}
         left = [name for name in names if name.partition(".")[0] in configured]
-        refused = [name for name in REFUSED if name in left]
-        for name in [*left]:
-            if _is_secret(name) or (public and name.startswith(OF_ACCOUNT)):
-                self._note(NO_ANSWER, "not requested: its answer is private", name)
-                left.remove(name)
+        refused = [name for name in left if name in REFUSED]
+        for name in [name for name in left if name.startswith(private)]:
+            self._note(NO_ANSWER, "not requested: its answer is private", name)
+            left.remove(name)
         with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
             while asked := [name for name in left if not self._missing(name)]:
                 for name in asked:
                     await self._ask(name)
                     left.remove(name)
             for name in refused:
-                await self._ask_unknown(name)
+                if await self._answer(name, {"chain_id": "0"}) is not None:
+                    self._note("error", "an unknown chain is no error", name)
         for name in left:
             options = " ".join(f"--param {one}=VALUE" for one in self._missing(name))
             self._note(NO_ANSWER, f"not requested: no answer shows an example; give {options}", name)
-        self._compare_prices()
+        counted_units = sum(drop == units for drop, units in self._prices.values())
+        requests = sum(drop == 1 for drop, _ in self._prices.values())
+        for name, (drop, units) in self._prices.items():
+            price = units if counted_units >= requests else 1
+            if drop != price:
+                self._note("weight", f"{drop:g} units, documented {price}", name)
 
     def _values(self, name: str) -> dict[str, str]:
         """Return values of the required parameters, as far as they are known."""
-        group, values = name.rpartition(".")[0], dict[str, str]()
         known = {key: value for shown in self._shown.values() for key, value in shown.items()}
-        known |= {**self._shown.get(group, {}), **EXAMPLES, **self.given}
+        known |= {**self._shown.get(name.rpartition(".")[0], {}), **EXAMPLES, **self.given}
+        values = dict[str, str]()
         for one in ROUTES[name].parameters:
             value = known.get(one.name)
             if one.choices and value not in one.choices:
@@ -203,38 +198,37 @@ class _Comparison:
                 raise
             self._note(NO_ANSWER, f"not requested: {error}", name)  # a value of another route
             return
-        try:
-            rows = await self._rows(name, ROUTES[name], query)
-        except (APIStatusError, APITimeoutError) as error:
-            self._note(NO_ANSWER, worded(error), name)
-            self._compare_error(name, error)
-        except DecodeError as error:
-            self._note_fault(name, error)
-        else:
+        rows = await self._answer(name, query)
+        if rows is not None:
             self.answered += 1
-            self._compare_headers(name)
-            for row in rows:
-                self._compare_row(name, row)
+            for header in (
+                ANNOUNCED if name.startswith("data.") and os.environ.get("CHAINAPI_API_KEY") else ()
+            ):
+                if header not in self.answers.last.headers:
+                    self._note("header", f"{header}: missing", name)
+            for record in _records(rows):
+                self._compare(name, record)
         self._note_price(name, single=self.answers.number == before + 1)
 
-    async def _ask_unknown(self, name: str) -> None:
-        """Request a chain that does not exist, and compare the error."""
+    async def _answer(self, name: str, query: Mapping[str, Any]) -> Sequence[Any] | None:
+        """Return the resource, or the rows of the first page; note an error."""
+        method, route = method_of(self.session, name), ROUTES[name].route
         try:
-            with suppress(DecodeError):
-                await method_of(self.session, name)("0")
-            self._note("error", "an unknown chain is no error", name)
+            if ROUTES[name].single:
+                return [await method(**query)]
+            async with method(**query, on_invalid="raw") as pages:
+                page = await anext(pages)
         except (APIStatusError, APITimeoutError) as error:
-            self._compare_error(name, error)
-
-    async def _rows(self, name: str, endpoint: Endpoint, query: Mapping[str, Any]) -> Sequence[Any]:
-        """Return the resource, or the rows of the first page."""
-        method = method_of(self.session, name)
-        if endpoint.single:
-            return [await method(**query)]
-        async with method(**query, on_invalid="raw") as pages:
-            page = await anext(pages)
-        named = {endpoint.route.items, "nextPageToken", *(wire_name(one) for one, _ in endpoint.route.extra)}
-        for unknown in page.raw.keys() - named if endpoint.route.items else ():
+            if name not in REFUSED or query != {"chain_id": "0"}:
+                self._note(NO_ANSWER, worded(error), name)
+            if isinstance(error, APIStatusError) and error.status < 500:  # a gateway has bodies of its own
+                self._compare_error(name, error.status)
+            return None
+        except DecodeError as error:
+            self._note_fault(name, error)
+            return None
+        named = {route.items, "nextPageToken", *(wire_name(one) for one, _ in route.extra)}
+        for unknown in page.raw.keys() - named if route.items else ():
             self._note("unknown field", f"{quoted(unknown)} beside the rows of {name}", name)
         return list(page)
 
@@ -247,53 +241,6 @@ class _Comparison:
         kind = "missing field" if fault.reason.startswith("missing") else "type"
         self._note(kind, f"{re.sub(r'[0-9]+(?=])', '', fault.path)}: {fault.reason}", name)
 
-    def _compare_row(self, name: str, row: Any) -> None:
-        for record in _records(row):
-            kind = type(record).__name__
-            if isinstance(record, Invalid):
-                self._note_fault(name, record.error)
-            elif isinstance(record, Unknown):
-                self._note("unknown kind", f"a row with the fields {', '.join(sorted(record.raw))}", name)
-            else:
-                for unknown in record.extra:
-                    self._note("unknown field", f"{kind}.{unknown}", name)
-                self._compare_fields(name, kind, record)
-
-    def _compare_fields(self, name: str, kind: str, record: Any) -> None:
-        """Compare values with the listed ones, and keep those of parameters."""
-        shown = self._shown.setdefault(name.rpartition(".")[0], {})
-        for one in fields_of(type(record)):
-            value = getattr(record, one.name)
-            values = value if isinstance(value, list | tuple) else [value]
-            choices = {choice for part in one.type.parts() for choice in part.choices}
-            for unknown in {entry for entry in values if isinstance(entry, str)} - choices if choices else ():
-                self._note("unknown value", f"{kind}.{one.wire}: {quoted(unknown)}", name)
-            if values and isinstance(values[0], str | int) and values[0] != "":
-                shown.setdefault(SHOWN_AS.get(one.name, one.name), str(values[0]))
-
-    def _compare_error(self, name: str, error: APIStatusError | APITimeoutError) -> None:
-        """Compare the body of an error with the documented one (specification, section 2)."""
-        if isinstance(error, APITimeoutError) or error.status >= 500:  # a gateway has bodies of its own
-            return
-        try:
-            body = decode_resource(self.answers.last.body)
-        except DecodeError:
-            body = None
-        body = body if isinstance(body, dict) else {}
-        fitting = {
-            "message": isinstance(body.get("message"), str | list),
-            "error": isinstance(body.get("error"), str),
-            "statusCode": body.get("statusCode") == error.status,
-        }
-        for wrong in [one for one, fits in fitting.items() if not fits]:
-            how = "another value" if wrong in body else "missing"
-            self._note("error", f"{wrong} in the body of an error: {how}", name)
-
-    def _compare_headers(self, name: str) -> None:
-        if name.startswith("data.") and os.environ.get("CHAINAPI_API_KEY"):
-            for header in (one for one in ANNOUNCED if one not in self.answers.last.headers):
-                self._note("header", f"{header}: missing", name)
-
     def _note_price(self, name: str, *, single: bool) -> None:
         """Note a drop of the remainder, if it shows the price of one request."""
         service, units = name.partition(".")[0], units_of(name, ROUTES[name].route)
@@ -302,33 +249,53 @@ class _Comparison:
         if single and units is not None and left is not None and before is not None and before >= left:
             self._prices[name] = before - left, units
 
-    def _compare_prices(self) -> None:
-        """Compare prices with the documented ones, or with 1 if requests count."""
-        counted_units = [drop == units for drop, units in self._prices.values()]
-        requests = [drop == 1 for drop, _ in self._prices.values()]
-        for name, (drop, units) in self._prices.items():
-            price = units if sum(counted_units) >= sum(requests) else 1
-            if drop != price:
-                self._note("weight", f"{drop:g} units, documented {price}", name)
+    def _compare(self, name: str, record: Any) -> None:
+        """Compare a record with its model, and keep its values for parameters."""
+        kind, shown = type(record).__name__, self._shown.setdefault(name.rpartition(".")[0], {})
+        if isinstance(record, Invalid):
+            return self._note_fault(name, record.error)
+        if isinstance(record, Unknown):
+            return self._note("unknown kind", f"a row with the fields {', '.join(sorted(record.raw))}", name)
+        for unknown in record.extra:
+            self._note("unknown field", f"{kind}.{unknown}", name)
+        for one in fields_of(type(record)):
+            value = getattr(record, one.name)
+            values = value if isinstance(value, list | tuple) else [value]
+            choices = {choice for part in one.type.parts() for choice in part.choices}
+            for unknown in {entry for entry in values if isinstance(entry, str)} - choices if choices else ():
+                self._note("unknown value", f"{kind}.{one.wire}: {quoted(unknown)}", name)
+            if values and isinstance(values[0], str | int) and values[0] != "":
+                shown.setdefault(SHOWN_AS.get(one.name, one.name), str(values[0]))
+        return None
 
-
-def _is_secret(name: str) -> bool:
-    """Return whether a route returns a value that no repr shows."""
-    return any(not one.shown for kind in row_classes(ROUTES[name].route.model) for one in fields_of(kind))
+    def _compare_error(self, name: str, status: int) -> None:
+        """Compare the body of an error with the documented one (specification, section 2)."""
+        try:
+            body = decode_resource(self.answers.last.body)
+        except DecodeError:
+            body = None
+        body = body if isinstance(body, dict) else {}
+        fitting = {
+            "message": isinstance(body.get("message"), str | list),
+            "error": isinstance(body.get("error"), str),
+            "statusCode": body.get("statusCode") == status,
+        }
+        for wrong in [one for one, fits in fitting.items() if not fits]:
+            how = "another value" if wrong in body else "missing"
+            self._note("error", f"{wrong} in the body of an error: {how}", name)
 
 
 def _records(value: Any) -> Iterator[Any]:
     """Yield the records in a value, at any depth, and rows as they were sent."""
+    if isinstance(value, Record | Invalid | Unknown):
+        yield value
+    within: Iterable[Any] = ()
     match value:
         case Record():
-            yield value
-            for one in fields_of(type(value)):
-                yield from _records(getattr(value, one.name))
-        case Invalid() | Unknown():
-            yield value
+            within = (getattr(value, one.name) for one in fields_of(type(value)))
         case list() | tuple():
-            for entry in value:
-                yield from _records(entry)
+            within = value
         case dict():
-            for entry in value.values():
-                yield from _records(entry)
+            within = value.values()
+    for entry in within:
+        yield from _records(entry)

@@ -1,27 +1,22 @@
-"""Shared parts of the commands: app, option types, session, output of rows."""
+"""Shared parts of the commands: app, option types, session, signals."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from attrs import asdict, frozen
 from cyclopts import App, Parameter
 from cyclopts.types import NonNegativeFloat, PositiveFloat, PositiveInt
-from rich.text import Text
 
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
-from chainapi._paging.checkpoint import Checkpoint
 from chainapi._version import __version__
 from chainapi.cli.progress import Progress
 from chainapi.cli.terminal import Terminal
-from chainapi.errors import CheckpointError, ConfigurationError
+from chainapi.errors import ConfigurationError
 from chainapi.session import DEFAULT_TIMEOUT, Session
 
 if TYPE_CHECKING:
@@ -43,12 +38,10 @@ __all__ = [
     "Plan",
     "ServiceOptions",
     "app",
-    "ended_by_second_interrupt",
     "on_signal",
     "open_session",
-    "read_checkpoint",
     "refuse",
-    "with_page_size",
+    "session_of",
 ]
 
 FAILED = 1
@@ -142,28 +135,15 @@ async def open_session(
     terminal: Terminal, connection: ConnectionOptions, *, table: bool
 ) -> AsyncIterator[Session]:
     """Open a session that draws its progress, or reports waits in lines."""
-    progress = Progress(asyncio.get_running_loop().time)
-    draws = terminal.draws(table=table)
-    on_event = progress if draws else terminal.report_wait
-    async with session_of(terminal, connection, on_event) as session, AsyncExitStack() as drawn:
-        if draws:
-            await drawn.enter_async_context(
-                terminal.live(lambda: Text(progress.line(session.quota), style="dim"), transient=True)
-            )
-        yield session
-
-
-def read_checkpoint(text: str | None) -> Checkpoint | None:
-    """Return the checkpoint of --resume.
-
-    Raises:
-        ConfigurationError: the text is not a checkpoint.
-
-    """
-    try:
-        return None if text is None else Checkpoint.loads(text)
-    except CheckpointError as error:
-        raise ConfigurationError(f"--resume: {error}") from None
+    if not terminal.draws(table=table):
+        async with session_of(terminal, connection, terminal.report_wait) as session:
+            yield session
+        return
+    progress = Progress(terminal.now)
+    async with session_of(terminal, connection, progress) as session:
+        progress.quota = lambda: session.quota
+        async with terminal.live(progress.render, transient=True):
+            yield session
 
 
 def refuse(why: str, **options: object) -> None:
@@ -179,11 +159,6 @@ def refuse(why: str, **options: object) -> None:
             raise ConfigurationError(f"{shown} does not apply: {why}; leave it out")
 
 
-def with_page_size(param: Sequence[str] | None, page_size: int | None) -> list[str]:
-    """Return the parameters of a named route, with the page size."""
-    return [*(param or []), *([] if page_size is None else [f"page_size={page_size}"])]
-
-
 @contextmanager
 def on_signal(number: int, act: Callable[[], object]) -> Iterator[None]:
     """Call a function in place of what the signal does by default."""
@@ -197,31 +172,3 @@ def on_signal(number: int, act: Callable[[], object]) -> Iterator[None]:
         yield
     finally:
         loop.remove_signal_handler(number)
-
-
-@contextmanager
-def ended_by_second_interrupt(terminal: Terminal) -> Iterator[None]:
-    """End the process at once on a second Ctrl-C; the first one cancels the command.
-
-    asyncio would raise KeyboardInterrupt in the middle of any step of the event loop. Tasks that wait for
-    this step would wait for ever, and others report errors of what has been closed meanwhile.
-    """
-    cancel = signal.getsignal(signal.SIGINT)
-    if not callable(cancel) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    interrupted = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal interrupted
-        if interrupted:
-            terminal.show_cursor()
-            os._exit(INTERRUPTED)
-        interrupted = True
-        cancel(number, frame)
-
-    signal.signal(signal.SIGINT, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, cancel)

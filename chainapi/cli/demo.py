@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from random import Random
@@ -17,8 +17,6 @@ from rich.console import RenderableType
 from chainapi._paging.pages import Pages
 from chainapi.cli.common import Hidden
 from chainapi.cli.tables import table_of
-from chainapi.cli.terminal import Terminal
-from chainapi.session import Session
 from chainapi.simulator import Simulator
 from chainapi.transport import AiohttpTransport, Request
 
@@ -49,50 +47,31 @@ class Contender:
 
     name: str
     simulator: Simulator
-    clock: Callable[[], float]
-    began: float = field(init=False)
     lists: list[Sequence[Any]] = field(factory=list[Sequence[Any]])  # that were read to the end
-    ended: float | None = None
+    seconds: float = 0.0  # until the last of them
 
-    def __attrs_post_init__(self) -> None:
-        self.began = self.clock()
-
-    async def read(self, lists: Sequence[Callable[[], Any]]) -> None:
-        """Read all lists at once."""
-
-        async def read_one(read: Callable[[], Any]) -> None:
-            self.lists.append(await read())
-
-        try:
-            async with asyncio.TaskGroup() as group:
-                for one in lists:
-                    group.create_task(read_one(one))
-        except ExceptionGroup as errors:  # one is enough: all lists share the services and the screen
-            raise errors.exceptions[0] from None
-        self.ended = self.clock()
+    async def read(self, read_one: Callable[[], Awaitable[Sequence[Any]]]) -> None:
+        """Read a list."""
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        self.lists.append(await read_one())
+        self.seconds = clock() - began
 
     @property
     def figures(self) -> tuple[str, ...]:
         """Figures so far, as the services have counted them."""
         stats = self.simulator.stats
-        seconds = (self.clock() if self.ended is None else self.ended) - self.began
         return (
             f"{len(self.lists)} of {2 * len(CHAINS)}",
             f"{sum(map(len, self.lists)):,}",
             str(stats.requests),
             str(stats.refused),
             str(stats.sent_while_stopped),
-            f"{seconds:.1f} s",
+            f"{self.seconds:.1f} s",
         )
 
 
 MEANINGS = ("lists read", "rows", "requests", "refused with 429", "sent during a wait", "time")
-
-
-def draw(contenders: Sequence[Contender]) -> RenderableType:
-    """Return the figures side by side."""
-    rows = zip(MEANINGS, *(one.figures for one in contenders), strict=True)
-    return table_of(("", *(one.name for one in contenders)), list(rows), right=len(contenders))
 
 
 async def demo(*, terminal: Hidden) -> None:
@@ -109,33 +88,30 @@ async def demo(*, terminal: Hidden) -> None:
         "Six lists of two services, simulated on this machine. Each service takes"
         f" {SETTINGS['limit']} requests in {SETTINGS['window']:g} s, and refuses more with 429.\n"
     )
-    clock = asyncio.get_running_loop().time
     async with Simulator(**SETTINGS) as theirs, Simulator(**SETTINGS) as ours:
         addresses = {name: getattr(ours, name) for name in ("metrics_base_url", "data_base_url", "api_key")}
+        loop, own = Contender("a loop that retries", theirs), Contender("chainapi", ours)
+
+        def table() -> RenderableType:
+            rows = list(zip(MEANINGS, loop.figures, own.figures, strict=True))
+            return table_of(("", loop.name, own.name), rows, right=2)
+
         async with terminal.session(**addresses) as session, AiohttpTransport() as client:
-            contenders = [Contender("a loop that retries", theirs, clock), Contender("chainapi", ours, clock)]
-            drawn = terminal.live(lambda: draw(contenders)) if terminal.interactive else nullcontext()
+            points: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
+            blocks: list[Pages[Any]] = [session.data.evm.blocks(chain, page_size=100) for chain in CHAINS]
+            drawn = terminal.live(table) if terminal.interactive else nullcontext()
             async with drawn, asyncio.TaskGroup() as group:
-                group.create_task(contenders[0].read(loops(client, theirs)))
-                group.create_task(contenders[1].read(streams(session)))
+                for read_one in loops(client, theirs):
+                    group.create_task(loop.read(read_one))
+                for pages in (*points, *blocks):
+                    group.create_task(own.read(pages.collect))
         if not terminal.interactive:
-            terminal.console.print(draw(contenders))
-        _conclude(terminal, *contenders)
-
-
-def _conclude(terminal: Terminal, theirs: Contender, ours: Contender) -> None:
-    loop, own = theirs.simulator.stats, ours.simulator.stats
-    terminal.console.print(
-        f"\nAfter a 429 the loop sent {loop.sent_while_stopped} requests before the time that the service had"
-        f" named, chainapi {own.sent_while_stopped}. A service can block a client for that."
-    )
-
-
-def streams(session: Session) -> list[Callable[[], Any]]:
-    """Return the readers of all lists, with chainapi."""
-    points: list[Pages[Any]] = [session.metrics.avg_tps(chain) for chain in CHAINS]
-    blocks: list[Pages[Any]] = [session.data.evm.blocks(chain, page_size=100) for chain in CHAINS]
-    return [one.collect for one in (*points, *blocks)]
+            terminal.console.print(table())
+        terminal.console.print(
+            f"\nAfter a 429 the loop sent {theirs.stats.sent_while_stopped} requests before the time that the"
+            f" service had named, chainapi {ours.stats.sent_while_stopped}. A service can block a client for"
+            " that."
+        )
 
 
 def loops(client: AiohttpTransport, simulator: Simulator) -> list[Callable[[], Any]]:

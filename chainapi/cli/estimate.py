@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from math import ceil
 
 from attrs import asdict
@@ -23,13 +22,8 @@ from chainapi.errors import ConfigurationError
 
 __all__ = ["estimate", "read_limit"]
 
-_SECONDS: Mapping[str, float] = {
-    **dict.fromkeys(("s", "sec", "second"), 1.0),
-    **dict.fromkeys(("min", "minute"), MINUTE),
-    **dict.fromkeys(("h", "hour"), HOUR),
-    **dict.fromkeys(("d", "day"), DAY),
-}
-_LIMIT = re.compile(r"([0-9][0-9_]*)/([0-9.]*) *([a-z]*)")
+_LIMIT = re.compile(r"([0-9][0-9_]*)/(?=[0-9a-z])([0-9.]*) *(|s|sec|second|min|minute|h|hour|d|day)s?")
+_SECONDS = {"s": 1.0, "m": MINUTE, "h": HOUR, "d": DAY}  # by the first letter of a unit
 
 
 def estimate(
@@ -117,10 +111,9 @@ def read_limit(text: str) -> Limit:
 
     """
     match = _LIMIT.fullmatch(text)
-    unit = match and _SECONDS.get(match[3].removesuffix("s") or "s")
-    if not match or not unit or not (match[2] or match[3]):
+    if match is None:
         raise ConfigurationError(f"--limit {text!r} must be AMOUNT/TIME, such as 6000/minute or 100/60s")
     try:
-        return Limit(float(match[1]), per=float(match[2] or 1) * unit, units=True)
+        return Limit(float(match[1]), per=float(match[2] or 1) * _SECONDS[match[3][:1] or "s"], units=True)
     except ValueError as error:  # too many dots or digits, or nothing above 0
         raise ConfigurationError(f"--limit {text!r}: {error}") from None

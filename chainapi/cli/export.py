@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
-from attrs import frozen
+from attrs import asdict, frozen
 from cyclopts import Parameter
 from cyclopts.types import NonNegativeFloat, PositiveInt
 
 from chainapi._paging.pages import OnInvalid
 from chainapi._tables.types import Amounts
-from chainapi.cli.cluster import exporting_on
 from chainapi.cli.common import (
     DEFAULTS,
     FAILED,
@@ -29,36 +28,33 @@ from chainapi.cli.common import (
     on_signal,
     refuse,
     session_of,
-    with_page_size,
 )
-from chainapi.cli.export_view import ExportView, Shown
 from chainapi.cli.names import (
     RouteName,
     Value,
-    calling,
+    call_of,
     is_path,
     method_of,
-    read_query,
     read_value,
-    read_values,
     resolve,
     usage,
 )
-from chainapi.cli.progress import Progress
+from chainapi.cli.progress import Progress, Shown
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
-from chainapi.errors import ChainAPIError, ConfigurationError, IncompleteExportError
+from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
 from chainapi.export import ExportResult, ParquetOptions, files
 from chainapi.export import compact as merge_parts
 from chainapi.export import export as run
 from chainapi.export.layout import Compression, FileFormat
 
 if TYPE_CHECKING:
-    from chainapi._api.endpoint import Endpoint
+    from chainapi.export.progress import ExportProgress
 
 __all__ = ["compact", "export"]
 
-_EXPORT_OPTIONS = frozenset(inspect.signature(run).parameters)
+_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
+_ADVICE = "--on-invalid raw writes such rows to a file of their own"
 
 
 @Parameter(name="*")
@@ -125,14 +121,15 @@ class ExportOptions:
 
     def arguments(self) -> dict[str, Any]:
         """Return the arguments of `chainapi.export.export`, or of `chainapi.dask.export`."""
-        names = ("amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds")
+        names = ["amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds"]
+        names += ["format", "wait"] if self.dask is None else []
         arguments = {name: getattr(self, name) for name in names}
         arguments |= {"fields": _names(self.fields), "compact": "auto" if self.compact else False}
         named = ("compression", "compression_level", "row_group_rows")
         parquet = {name: one for name in named if (one := getattr(self, name)) is not None}
         arguments["parquet"] = ParquetOptions(**parquet) if parquet else None
         if self.dask is None:
-            arguments |= {"format": self.format, "partition": _names(self.partition), "wait": self.wait}
+            arguments["partition"] = _names(self.partition)
             arguments["escape_formulas"] = self.escape_formulas or None
         return arguments
 
@@ -167,14 +164,22 @@ async def export(
             " PATH"
         )
     words = [*dict.fromkeys([*values, *(_lines(options.from_) if options.from_ is not None else ())])]
-    name, sources, query = _plan(route, words, options)
+    name, query = call_of(
+        route, (), options.param, options.page_size, whole=False, api=options.api, items=options.items
+    )
+    sources = _sources(route, words, options.over, query)
     if options.dask is not None:
-        _check_distributed(route, options)
+        refuse("rows of a path have no columns, which Parquet needs: name a route", dask=is_path(route))
+        other = options.format if options.format != "parquet" else None
+        refuse("workers of a cluster write Parquet", format=other, escape_formulas=options.escape_formulas)
+        refuse("a cluster has a part for each partition of the sources", partition=options.partition)
+        refuse("the run that begins later takes over", wait=options.wait)
     arguments, task = options.arguments(), cast("asyncio.Task[int]", asyncio.current_task())
     async with _started(terminal, connection, options.dask) as (view, start):
         try:
-            with calling(terminal, route), on_signal(signal.SIGTERM, task.cancel):
-                if options.progress == "bar" and options.lookback is None and not _shows_new_rows(route):
+            with on_signal(signal.SIGTERM, task.cancel):
+                updated = not is_path(route) and resolve(route).record.shows_new_rows
+                if options.progress == "bar" and options.lookback is None and not updated:
                     terminal.note(_NO_UPDATES)
                 async with view.shown(terminal, options.progress):
                     result = await start(
@@ -182,13 +187,13 @@ async def export(
                     )
         except (ChainAPIError, asyncio.CancelledError) as error:
             if isinstance(error, ChainAPIError):
-                if view.progress is None:  # nothing was fetched
+                if view.export is None:  # nothing was fetched
                     raise
                 _report(terminal, route, error)
             same = " with the same standard input" if options.from_ == "-" else ""
-            terminal.note(f"{view.kept()}; to continue{same}: {again(terminal.words)}")
+            terminal.note(f"{_kept(view.export)}; to continue{same}: {again(terminal.words)}")
             if isinstance(error, ChainAPIError):
-                return _code(error, view)
+                return _code(error, view.export)
             raise
     terminal.note(_summary(result))
     return 0
@@ -230,64 +235,75 @@ def _show(terminal: Terminal, target: str) -> int:
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
-) -> AsyncIterator[tuple[ExportView, Callable[..., Awaitable[ExportResult]]]]:
-    """Open a session or a cluster; yield the view, and a function that exports."""
+) -> AsyncIterator[tuple[Progress, Callable[..., Awaitable[ExportResult]]]]:
+    """Open a session or a cluster; yield the view, and a function that exports.
+
+    Raises:
+        ConfigurationError: the address of a scheduler is malformed, or a package is missing.
+        ExportError: the scheduler cannot be reached.
+
+    """
     if dask is not None:
-        async with exporting_on(dask, connection) as distributed:
-            yield ExportView(None, dict, terminal.now), distributed
+        import chainapi.dask as cluster
+
+        usual = asdict(DEFAULTS)
+        changed = {name: value for name, value in asdict(connection).items() if value != usual[name]}
+        async with _connected(dask) as client:
+            distributed = partial(cluster.export, client, session_arguments=changed or None)
+            yield Progress(terminal.now, requests=None), distributed
         return
-    traffic = Progress(asyncio.get_running_loop().time)
-    async with session_of(terminal, connection, traffic) as session:
+    view = Progress(terminal.now)
+    async with session_of(terminal, connection, view) as session:
+        view.quota = lambda: session.quota
 
         def start(name: str, *given: Any, **options: Any) -> Awaitable[ExportResult]:
             return run(method_of(session, name), *given, **options)
 
-        yield ExportView(traffic, lambda: session.quota, terminal.now), start
+        yield view, start
 
 
-_NO_UPDATES = "the rows of this list do not show which are new: later runs do not fetch it again"
+@asynccontextmanager
+async def _connected(address: str) -> AsyncIterator[Any]:
+    from distributed import Client
+
+    client: Any = Client(address, asynchronous=True)
+    try:
+        await client
+    except OSError as error:
+        raise ExportError(
+            f"the Dask scheduler at {address} cannot be reached ({error}): start it, or check --dask"
+        ) from error
+    except ValueError as error:
+        raise ConfigurationError(f"--dask {address}: {error}") from error
+    finally:
+        if client.status != "running":  # else its destructor would write warnings after the error
+            await client.close()
+    async with client:
+        yield client
 
 
-def _shows_new_rows(route: str) -> bool:
-    return not is_path(route) and resolve(route).record.shows_new_rows
+def _kept(progress: ExportProgress | None) -> str:
+    """Return the committed rows, and the number of failed sources."""
+    if progress is None:
+        return f"{counted(0, 'new row')} kept"
+    invalid = f", {progress.invalid:,} invalid beside them" if progress.invalid else ""
+    kept = f"{counted(progress.rows, 'new row')} kept{invalid}"
+    return f"{kept}, {progress.failed:,} of {progress.seen:,} sources failed" if progress.failed else kept
 
 
-def _code(error: ChainAPIError, view: ExportView) -> int:
+def _code(error: ChainAPIError, progress: ExportProgress | None) -> int:
     """Return the exit code of an export that failed in part or as a whole."""
-    seen = 0 if view.progress is None else view.progress.seen
+    seen = 0 if progress is None else progress.seen
     return PARTLY if isinstance(error, IncompleteExportError) and len(error.failures) < seen else FAILED
-
-
-def _check_distributed(route: str, options: ExportOptions) -> None:
-    """Refuse arguments that do not apply to a cluster.
-
-    Raises:
-        ConfigurationError: one of them is given.
-
-    """
-    refuse("a folder of a cluster has a part for each partition of the sources", partition=options.partition)
-    refuse("the run that begins later takes over", wait=options.wait)
-    refuse("workers of a cluster write Parquet", escape_formulas=options.escape_formulas)
-    if is_path(route):
-        raise ConfigurationError(
-            "--dask does not apply to paths: their rows have no columns, which Parquet needs; name a route"
-        )
-    if options.format not in (None, "parquet"):
-        raise ConfigurationError(
-            f"--format {options.format} does not apply: workers of a cluster write Parquet only"
-        )
 
 
 def _report(terminal: Terminal, route: str, error: ChainAPIError) -> None:
     """Report an error, or the errors of all failed sources."""
     if isinstance(error, IncompleteExportError):
         for label, failure in error.failures.items():
-            terminal.report(f"{label or route}: {worded(failure, _ADVICE)}")
+            terminal.note(f"{label or route}: {worded(failure, _ADVICE)}")
     else:
-        terminal.report(worded(error))
-
-
-_ADVICE = "--on-invalid raw writes such rows to a file of their own"
+        terminal.note(worded(error))
 
 
 def _names(joined: str | None) -> list[str] | None:
@@ -316,88 +332,61 @@ def _lines(name: str) -> list[str]:
     return [line for line in lines if line and not line.startswith("#")]
 
 
-def _plan(
-    route: str, words: Sequence[str], options: ExportOptions
-) -> tuple[str, Sequence[Any], Mapping[str, Any]]:
-    """Return the name of the method, its sources, and the arguments of all sources.
+def _sources(
+    route: str, words: Sequence[str], over: str | None, query: dict[str, Any]
+) -> Sequence[str | dict[str, Any]]:
+    """Return the paths of the sources, or the arguments of each source of a route.
 
     Raises:
-        ConfigurationError: the arguments do not fit together.
+        ConfigurationError: the words are no sources of the route.
 
     """
-    api, items, over = options.api, options.items, options.over
-    params, page_size = options.param or [], options.page_size
     if is_path(route):
         refuse("the sources of an export by path are paths", over=over)
-        found = {"page_size": page_size, "items": items}
-        given = {name: value for name, value in found.items() if value is not None}
-        query = {**given, **read_query(params, _EXPORT_OPTIONS)}
-        return f"{api or 'data'}.list", _paths(route, words), query
-    refuse(f"the route {route} sets it", api=api, items=items)
-    sources, query = _of_route(route, words, with_page_size(params, page_size), over)
-    return route, sources, query
-
-
-def _paths(route: str, words: Sequence[str]) -> list[str]:
-    if wrong := next((word for word in words if not is_path(word)), None):
-        raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
-    return [*dict.fromkeys([route, *words])]
-
-
-def _of_route(
-    route: str, words: Sequence[str], params: Sequence[str], over: str | None
-) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Return the arguments of each source, and those that all of them share."""
+        if wrong := next((word for word in words if not is_path(word)), None):
+            raise ConfigurationError(f"{wrong!r} is not a path: more sources of {route} begin with '/'")
+        return [*dict.fromkeys([route, *words])]
     endpoint = resolve(route)
     if endpoint.single:
         raise ConfigurationError(
             f"{route} returns a single resource, not a list: print it with `chainapi list`"
         )
-    shared = read_values(route, (), params, whole=False)
-    name = over or _left_out(endpoint, route, shared)
-    if name is None:
-        if words:
-            raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
-        return [{}], shared
-    varied = next((one for one in endpoint.parameters if one.name == name and name not in shared), None)
-    if varied is None:
-        raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
-    if not words:
-        raise ConfigurationError(f"there are no sources: give values of {name}, or --from FILE")
-    return [{name: read_value(varied, word)} for word in words], shared
-
-
-def _left_out(endpoint: Endpoint, route: str, shared: Mapping[str, Any]) -> str | None:
-    """Return the only path parameter that --param leaves out, or None.
-
-    Raises:
-        ConfigurationError: there are several.
-
-    """
-    left = [one.name for one in endpoint.parameters if one.in_path and one.name not in shared]
+    left = (
+        [over] if over else [one.name for one in endpoint.parameters if one.in_path and one.name not in query]
+    )
     if len(left) > 1:
         raise ConfigurationError(
             f"{route} needs {', '.join(left)}: give all but one with --param NAME=VALUE; "
             "the sources are values of the remaining one"
         )
-    return left[0] if left else None
+    if not left:
+        if words:
+            raise ConfigurationError(f"{words[0]!r} is one value too many; usage: {usage(route)}")
+        return [{}]
+    [name] = left
+    varied = next((one for one in endpoint.parameters if one.name == name and name not in query), None)
+    if varied is None:
+        raise ConfigurationError(f"--over {name} does not apply: --param sets it, or {route} lacks it")
+    if not words:
+        raise ConfigurationError(f"there are no sources: give values of {name}, or --from FILE")
+    return [{name: read_value(varied, word)} for word in words]
 
 
 def _summary(result: ExportResult) -> str:
-    rows, sources = counted(result.rows, "new row"), counted(result.sources, "source")
-    skipped = f"; {result.skipped:,} of them not fetched again" if result.skipped else ""
-    if result.closed > result.skipped:
-        skipped += f"; later runs do not fetch {result.closed:,} of them again"
+    sources, ends = counted(result.sources, "source"), list[str]()
+    if result.written and result.invalid:
+        ends.append(f"{result.invalid:,} invalid in {_named(result, result.written_invalid)}")
     if result.removed:
-        skipped = f"; {counted(result.removed, 'row')} replaced or removed{skipped}"
-    if not result.written and not result.removed:
-        return f"no new rows: {result.path} has the rows of {sources}{skipped}"
-    if not result.written:
-        return f"{rows} of {sources} fetched{skipped}"
-    invalid = (
-        f"; {result.invalid:,} invalid in {_named(result, result.written_invalid)}" if result.invalid else ""
-    )
-    return f"{rows} of {sources} fetched, {_named(result, result.written)} written{invalid}{skipped}"
+        ends.append(f"{counted(result.removed, 'row')} replaced or removed")
+    if result.skipped:
+        ends.append(f"{result.skipped:,} of them not fetched again")
+    if result.closed > result.skipped:
+        ends.append(f"later runs do not fetch {result.closed:,} of them again")
+    said = f"no new rows: {result.path} has the rows of {sources}"
+    if result.written or result.removed:
+        said = f"{counted(result.rows, 'new row')} of {sources} fetched"
+    written = f", {_named(result, result.written)} written" if result.written else ""
+    return "; ".join([said + written, *ends])
 
 
 def _named(result: ExportResult, files: Sequence[Path | str]) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from cyclopts.types import PositiveInt
 
+from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.pages import OnInvalid, Pages
 from chainapi._text import did_you_mean, quoted
 from chainapi.cli.common import (
@@ -24,26 +25,22 @@ from chainapi.cli.common import (
     Hidden,
     Many,
     open_session,
-    read_checkpoint,
     refuse,
-    with_page_size,
 )
 from chainapi.cli.names import (
     RouteName,
     Value,
-    calling,
+    call_of,
     field_types,
     is_path,
     method_of,
     plain,
-    read_query,
-    read_values,
     resolve,
 )
-from chainapi.cli.tables import RowTable
+from chainapi.cli.tables import row_writer
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
-from chainapi.errors import ChainAPIError, ConfigurationError, DecodeError
+from chainapi.errors import ChainAPIError, CheckpointError, ConfigurationError, DecodeError
 from chainapi.models.invalid import Invalid
 from chainapi.models.unions import wire_name
 
@@ -87,28 +84,25 @@ async def list_(
 
     """
     table, printed = terminal.interactive and not json, _printed(route, fields)
-    path, query = list[str](), dict[str, Any]()
     if is_path(route):
         refuse(f"{route} includes its values", VALUE=values)
-        method, path = f"{api or 'data'}.list", [route]
-        query = {"items": items, "page_size": page_size, **read_query(param or [])}
-    else:
-        refuse(f"the route {route} sets it", api=api, items=items)
-        method, query = route, read_values(route, values, with_page_size(param, page_size))
-        if resolve(route).single:
-            invalid = {"on-invalid": on_invalid == "raw"}
-            refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
-            async with open_session(terminal, connection, table=table) as session:
-                with calling(terminal, route):
-                    resource = printed(await method_of(session, route)(**query))
-            terminal.line(resource, indent=2 if table else None)
-            return 0
-    start = read_checkpoint(resume)
+    method, query = call_of(route, values, param, page_size, api=api, items=items)
+    if not is_path(route) and resolve(route).single:
+        invalid = {"on-invalid": on_invalid == "raw"}
+        refuse(f"{route} returns a single resource", all=all_, resume=resume, **invalid)
+        async with open_session(terminal, connection, table=table) as session:
+            resource = printed(await method_of(session, method)(**query))
+        terminal.line(resource, indent=2 if table else None)
+        return 0
+    path = [route] if is_path(route) else []
+    try:
+        start = None if resume is None else Checkpoint.loads(resume)
+    except CheckpointError as error:
+        raise ConfigurationError(f"--resume: {error}") from None
     stream: Pages[Any] | None = None
     try:
         async with open_session(terminal, connection, table=table) as session:
-            with calling(terminal, route):
-                pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
+            pages = method_of(session, method)(*path, **query, on_invalid=on_invalid, resume=start)
             stream = pages
             await _print_rows(terminal, pages, None if all_ else limit, printed, table=table)
     except (ChainAPIError, asyncio.CancelledError) as error:
@@ -119,7 +113,7 @@ async def list_(
         if not all_:
             options["limit"] = f"{limit - at.rows + (start.rows if start else 0)}"
         if isinstance(error, ChainAPIError):
-            terminal.report(worded(error, "--on-invalid raw prints such a row as received"))
+            terminal.note(worded(error, "--on-invalid raw prints such a row as received"))
         command = again(terminal.words, **options, resume=at.dumps())
         terminal.note(f"{counted(at.rows, 'row')} so far; to continue: {command}")
         if isinstance(error, ChainAPIError):
@@ -157,18 +151,15 @@ async def _print_rows(
     terminal: Terminal, stream: Pages[Any], most: int | None, printed: Callable[[Any], Any], *, table: bool
 ) -> None:
     """Print rows, and at the end a line about those that were invalid."""
-    writer = RowTable(terminal.console) if table else None
-    write = terminal.line if writer is None else writer.add
     number, first = 0, None
     try:
-        async with aclosing(stream.items(most)) as rows:
-            async for row in rows:
-                if isinstance(row, Invalid):
-                    number, first = number + 1, first or row.error
-                write(printed(row.raw if isinstance(row, Invalid) else row))
+        with row_writer(terminal, table=table) as write:
+            async with aclosing(stream.items(most)) as rows:
+                async for row in rows:
+                    if isinstance(row, Invalid):
+                        number, first = number + 1, first or row.error
+                    write(printed(row.raw if isinstance(row, Invalid) else row))
     finally:
-        if writer is not None:
-            writer.close()
         if first is not None:
             what = f"{counted(number, 'invalid row')} printed as received"
-            terminal.report(f"{what}; the first: {worded(first)}")
+            terminal.note(f"{what}; the first: {worded(first)}")

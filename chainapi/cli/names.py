@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import operator
-import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,8 +13,8 @@ from cyclopts import Parameter as Option
 
 from chainapi._api.catalogue import ROUTES, WRITES
 from chainapi._api.options import is_misspelt
-from chainapi._api.service import ServiceAPI
 from chainapi._text import did_you_mean, quoted
+from chainapi.cli.common import refuse
 from chainapi.core.arguments import refuse_unknown
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Invalid, Unknown
@@ -29,18 +27,17 @@ if TYPE_CHECKING:
 
     from chainapi._api.endpoint import Endpoint
     from chainapi._api.parameters import Parameter
-    from chainapi.cli.terminal import Terminal
     from chainapi.session import Session
 
 __all__ = [
     "RouteName",
     "Value",
-    "calling",
+    "call_of",
     "field_types",
     "is_path",
     "method_of",
     "plain",
-    "read_query",
+    "read_pairs",
     "read_value",
     "read_values",
     "resolve",
@@ -94,6 +91,39 @@ def method_of(session: Session, name: str) -> Callable[..., Any]:
     return method
 
 
+def call_of(
+    route: str,
+    words: Sequence[str],
+    params: Sequence[str] | None,
+    page_size: int | None,
+    *,
+    whole: bool = True,
+    api: str | None,
+    items: str | None,
+) -> tuple[str, dict[str, Any]]:
+    """Return the name of a session's method for a route or a path, and its arguments.
+
+    The path itself is not among them. `whole` is as in `read_values`.
+
+    Raises:
+        ConfigurationError: a value is invalid or missing, or does not apply.
+
+    """
+    given = params or ()
+    if not is_path(route):
+        refuse(f"the route {route} sets it", api=api, items=items)
+        size = () if page_size is None else (f"page_size={page_size}",)
+        return route, read_values(route, words, (*given, *size), whole=whole)
+    query = dict[str, list[str]]()
+    for name, value in read_pairs(given):
+        if is_misspelt(name):
+            why = ": parameters of the services have no underscore" if "_" in name else ""
+            raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
+        query.setdefault(name, []).append(value)
+    sent = dict(sorted(query.items())) or None
+    return f"{api or 'data'}.list", {"page_size": page_size, "items": items, "params": sent}
+
+
 def read_values(
     name: str, words: Sequence[str] = (), params: Sequence[str] = (), *, whole: bool = True
 ) -> dict[str, Any]:
@@ -139,29 +169,6 @@ def read_pairs(texts: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield name, value
 
 
-def read_query(texts: Sequence[str], options: Collection[str] = ()) -> dict[str, Any]:
-    """Return query parameters of a path, each with its values.
-
-    Raises:
-        ConfigurationError: a string is no pair, or a name belongs to an option, an argument or a
-            parameter that the walk sets.
-
-    """
-    query: dict[str, Any] = {}
-    for name, value in read_pairs(texts):
-        if name in _SET_BY_WALK:
-            raise ConfigurationError(f"--param {name}={value} does not apply: {_SET_BY_WALK[name]}")
-        if name in _LIST_ARGUMENTS or name in options or is_misspelt(name):
-            why = ": parameters of the services have no underscore" if "_" in name else ""
-            raise ConfigurationError(f"--param {name}={value} is not a query parameter{why}, see --help")
-        query.setdefault(name, []).append(value)
-    return query
-
-
-_LIST_ARGUMENTS = frozenset(inspect.signature(ServiceAPI.list).parameters)
-_SET_BY_WALK = {"pageSize": "give --page-size", "pageToken": "the walk sets it; leave it out"}
-
-
 def usage(name: str) -> str:
     """Return a route as words of a command line: name and required parameters."""
     parameters = resolve(name).parameters
@@ -180,8 +187,7 @@ def _read(parameter: Parameter, texts: Sequence[str]) -> Any:
     if parameter.union is not None:
         return [_record(parameter, text) for text in texts]
     if parameter.many:
-        entries = [entry for text in texts for entry in text.split(",")]
-        return parameter.checked([_value(parameter, entry) for entry in entries])
+        return [read_value(parameter, entry) for text in texts for entry in text.split(",")]
     if len(texts) > 1:
         raise ConfigurationError(f"{parameter.name} takes one value, not {len(texts)}")
     return read_value(parameter, texts[0])
@@ -199,35 +205,25 @@ def _record(parameter: Parameter, text: str) -> Any:
 
 
 def read_value(parameter: Parameter, text: str) -> Any:
-    """Return one value of a parameter, checked.
+    """Return a string as a value of the first type that accepts it, checked.
 
     Raises:
         ConfigurationError: the value is invalid.
 
     """
-    return parameter.checked(_value(parameter, text))
-
-
-def _value(parameter: Parameter, text: str) -> Any:
-    """Return a string as a value of the first type that accepts it."""
     if parameter.choices or str in parameter.kinds:
-        return text
+        return parameter.checked(text)
     readers = {kind: reader for kind, reader in _READERS.items() if kind in parameter.kinds}
     for read, _ in readers.values():
-        try:
-            return read(text)
-        except ValueError:
-            pass
-    if float in readers:
-        readers.pop(int, None)
-    wanted = " or ".join(wanted for _, wanted in readers.values())
-    raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
-
-
-def _boolean(text: str) -> bool:
-    if text not in ("true", "false"):
-        raise ValueError(text)
-    return text == "true"
+        with suppress(KeyError, ValueError):
+            value = read(text)
+            break
+    else:
+        if float in readers:
+            del readers[int]
+        wanted = " or ".join(wanted for _, wanted in readers.values())
+        raise ConfigurationError(f"{parameter.name}={text[:80]!r} is invalid: it must be {wanted}")
+    return parameter.checked(value)
 
 
 def _datetime(text: str) -> datetime:
@@ -240,7 +236,7 @@ def _datetime(text: str) -> datetime:
 
 
 _READERS: Mapping[type, tuple[Callable[[str], Any], str]] = {
-    bool: (_boolean, "true or false"),
+    bool: ({"true": True, "false": False}.__getitem__, "true or false"),
     int: (int, "a whole number"),
     float: (float, "a number"),
     datetime: (_datetime, "an ISO date such as 2026-01-31"),
@@ -273,19 +269,6 @@ def plain(row: Any) -> Any:
             return made | {"extra": row.extra} if row.extra else made
         case _:
             return row
-
-
-@contextmanager
-def calling(terminal: Terminal, name: str) -> Iterator[None]:
-    """Report a deprecated route in one line, instead of a warning of Python."""
-    if is_path(name):
-        yield
-        return
-    route = resolve(name).route
-    if route.deprecated:
-        terminal.report(route.deprecation(name))
-    with warnings.catch_warnings(action="ignore", category=DeprecationWarning):
-        yield
 
 
 # Completion by a shell.

@@ -12,9 +12,9 @@ from cyclopts.validators import Number
 from chainapi.cli.common import Flag, Hidden, Many
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
-from chainapi.export.chart import MOST, Chart, draw, read_chart, save
+from chainapi.export.chart import MOST, Chart, draw, read_chart, require_pictures, save
 
-__all__ = ["PLAIN", "ChartOptions", "plot", "present", "print_chart"]
+__all__ = ["PLAIN", "ChartOptions", "plot", "present"]
 
 WIDEST = 120  # characters
 HEIGHT = 20  # lines
@@ -35,6 +35,13 @@ class ChartOptions:
     title: str | None = None
     log: Flag = False
     top: Annotated[int, Parameter(validator=Number(gte=1, lte=MOST))] = MOST
+
+    def check(self, *, drawn: bool, png: Path | None) -> None:
+        """Refuse options of a chart without one, and a picture without its packages."""
+        if self != PLAIN and not drawn and png is None:
+            raise ConfigurationError("--title, --log and --top are options of a chart: add --plot or --png")
+        if png is not None:
+            require_pictures()
 
     def applied(self, chart: Chart) -> Chart:
         """Return the chart with these options."""
@@ -85,11 +92,6 @@ def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) 
     if drawn:
         if terminal.console.options.ascii_only:
             raise ConfigurationError("the output supports ASCII only: use a UTF-8 terminal, or --png FILE")
-        print_chart(terminal, chart)
-
-
-def print_chart(terminal: Terminal, chart: Chart) -> None:
-    """Print a chart on the terminal, in color if the terminal has colors."""
-    console = terminal.console
-    coloured = console.color_system is not None and not console.no_color
-    terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))
+        console = terminal.console
+        coloured = console.color_system is not None and not console.no_color
+        terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))

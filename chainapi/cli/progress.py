@@ -1,99 +1,141 @@
-"""Progress of a session: counts of its events, and its waits."""
+"""Progress of a command: counts of its events, and the waits for quota."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Literal
 
-from attrs import Factory, define, field
+from attrs import define
+from rich.console import Group, RenderableType
+from rich.progress_bar import ProgressBar
+from rich.text import Text
 
 from chainapi._limits.view import QuotaSnapshot
+from chainapi._paging.background import in_background
+from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
-from chainapi.events import Event, PageReceived, RequestSent, ResponseReceived
+from chainapi.core.duration import in_words
+from chainapi.events import Event, PageReceived, RequestSent
+from chainapi.models.exact_json import ascii_json
 
-__all__ = ["Progress", "Traffic", "pause", "waits"]
+if TYPE_CHECKING:
+    from chainapi.export.progress import ExportProgress
+
+__all__ = ["Progress", "Shown", "wait_text"]
+
+REPORT_EVERY = 10.0  # seconds between two lines about progress
+RECORD_EVERY = 1.0  # seconds between two lines of JSON
+WIDEST_BAR = 40  # characters
+
+Shown = Literal["bar", "json", "none"]
 
 
-@define(eq=False)
-class Traffic:
-    """Traffic to one service.
-
-    `waited` is the time in seconds between requests with none in flight.
-    """
-
-    requests: int = 0
-    refused: int = 0
-    waited: float = 0.0
-    _in_flight: int = 0
-    _idle_since: float | None = None
-
-    def sent(self, now: float) -> None:
-        """Count a request, and end the wait before it."""
-        self.requests += 1
-        self._in_flight += 1
-        if self._idle_since is not None:
-            self.waited += now - self._idle_since
-            self._idle_since = None
-
-    def received(self, now: float, status: int | None) -> None:
-        """Count a response, or a request that failed without one."""
-        self.refused += status == 429
-        self._in_flight -= 1
-        if not self._in_flight:
-            self._idle_since = now
+def wait_text(quota: QuotaSnapshot, now: datetime) -> str:
+    """Return the length and the end of the wait for a quota; empty without one."""
+    left = quota.stopped_for
+    if not left and quota.waiting and not quota.in_flight:
+        left = quota.reset_in or 0.0
+    if not left:
+        return ""
+    then = now + timedelta(seconds=left)
+    end = f"{then:%H:%M:%S}" if then.date() == now.date() else f"{then:%Y-%m-%d %H:%M}"
+    return f"next request in {in_words(left)}, at {end}"
 
 
 @define(eq=False)
 class Progress:
-    """Counts of the events of a session; `clock` returns seconds."""
+    """Counts of the walks of a session, or of an export.
 
-    clock: Callable[[], float]
-    began: float = field(init=False, default=Factory(lambda self: self.clock(), takes_self=True))
-    services: Mapping[str, Traffic] = field(factory=lambda: {"metrics": Traffic(), "data": Traffic()})
-    pages: Counter[str] = field(factory=Counter[str])  # by `where`, as are the rows
-    rows: Counter[str] = field(factory=Counter[str])
+    Attributes:
+        now: returns the local time, for the end of a wait.
+        quota: returns the snapshots of the quotas.
+        requests: requests that were sent; None in a cluster, whose sessions count their own.
+        export: the last progress of an export; None before its first page.
+
+    """
+
+    now: Callable[[], datetime]
+    quota: Callable[[], Mapping[str, QuotaSnapshot]] = dict
+    requests: int | None = 0
+    export: ExportProgress | None = None
+    _pages: int = 0
+    _rows: int = 0
 
     def __call__(self, event: Event) -> None:
-        """Count one event."""
-        match event:
-            case RequestSent():
-                self.services[event.service].sent(self.clock())
-            case ResponseReceived():
-                self.services[event.service].received(self.clock(), event.status)
-            case PageReceived():
-                self.pages[event.where] += 1
-                self.rows[event.where] += event.rows
+        """Count an event of the session."""
+        if isinstance(event, RequestSent) and self.requests is not None:
+            self.requests += 1
+        elif isinstance(event, PageReceived):
+            self._pages += 1
+            self._rows += event.rows
+
+    def update(self, export: ExportProgress) -> None:
+        """Keep the last progress of an export."""
+        self.export = export
 
     @property
-    def requests(self) -> int:
-        """Requests sent."""
-        return sum(traffic.requests for traffic in self.services.values())
+    def counts(self) -> str:
+        """Counts of pages, rows and requests, or of an export and its time left."""
+        if self.export is not None:
+            counts = self.export.text(waits=False)
+        else:
+            counts = f"{counted(self._pages, 'page')} · {counted(self._rows, 'row')}"
+        return counts if self.requests is None else f"{counts} · {counted(self.requests, 'request')}"
 
-    def line(self, quota: Mapping[str, QuotaSnapshot]) -> str:
-        """Return one line: pages, rows, requests, and waits."""
-        parts = [
-            counted(self.pages.total(), "page"),
-            counted(self.rows.total(), "row"),
-            counted(self.requests, "request"),
-        ]
-        parts += [f"{service}: {waits(known)}" for service, known in quota.items() if pause(known)]
-        return " · ".join(parts)
+    @property
+    def waits(self) -> str:
+        """For each service the rest of its quota, and the end of a wait."""
+        services = []
+        for service, known in self.quota().items():
+            parts = [wait_text(known, self.now())]
+            if known.remaining is not None and known.limit is not None:
+                parts.insert(0, f"{known.remaining:,.0f} of {known.limit:,.0f} left")
+            if any(parts):
+                services.append(f"{service}: {', '.join(filter(None, parts))}")
+        return " · ".join(services)
+
+    def line(self) -> str:
+        """Return counts and waits in one line."""
+        return " · ".join(filter(None, (self.counts, self.waits)))
+
+    def render(self) -> RenderableType:
+        """Return counts and waits for a terminal, below a bar of what is done."""
+        lines = [Text(self.counts), *([Text(waits, style="dim")] if (waits := self.waits) else [])]
+        share = None if self.export is None else self.export.share
+        if share is None:
+            return Group(*lines)
+        return Group(ProgressBar(total=1.0, completed=share, width=WIDEST_BAR), "", *lines)
+
+    @asynccontextmanager
+    async def shown(self, terminal: Terminal, how: Shown) -> AsyncIterator[None]:
+        """Show the progress of an export while the block runs."""
+        if how == "none":
+            yield
+        elif how == "json":
+            try:
+                async with in_background(_repeat(lambda: self._write_record(terminal), RECORD_EVERY)):
+                    yield
+            finally:
+                self._write_record(terminal)
+        elif terminal.err.isatty() and not terminal.messages.is_dumb_terminal:
+            async with terminal.live(self.render, transient=True):
+                yield
+        else:
+            async with in_background(_repeat(lambda: terminal.note(self.line()), REPORT_EVERY)):
+                yield
+
+    def _write_record(self, terminal: Terminal) -> None:
+        """Write the progress as a line of JSON."""
+        if self.export is not None:
+            terminal.err.write(ascii_json({**self.export.record, "requests": self.requests}) + "\n")
+            terminal.err.flush()
 
 
-def waits(quota: QuotaSnapshot) -> str:
-    """Return the wait of a service: in seconds, from a minute on with the time of day."""
-    left = pause(quota)
-    if left < 60 or quota.unix_time is None:
-        return f"rate limit, next request in {left:.1f} s"
-    now = datetime.fromtimestamp(quota.unix_time).astimezone()
-    then = now + timedelta(seconds=left)
-    day = "" if then.date() == now.date() else f"{then:%Y-%m-%d} "
-    return f"{quota.policy}, back at {day}{then:%H:%M}"
-
-
-def pause(quota: QuotaSnapshot) -> float:
-    """Return the seconds until the next request can be sent."""
-    if quota.stopped_for or not quota.waiting or quota.in_flight:
-        return quota.stopped_for
-    return quota.reset_in or 0.0
+async def _repeat(write: Callable[[], None], seconds: float) -> None:
+    """Call `write` again and again until it is cancelled."""
+    while True:
+        await asyncio.sleep(seconds)
+        write()

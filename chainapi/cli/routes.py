@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated, Any
 
 from cyclopts import Parameter as Option
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -17,7 +18,6 @@ from chainapi._api.routes import units_of
 from chainapi.cli.common import FAILED, Flag, Hidden
 from chainapi.cli.names import field_types, returns, route_names
 from chainapi.cli.tables import table_of
-from chainapi.cli.terminal import Terminal
 
 __all__ = ["routes"]
 
@@ -47,13 +47,15 @@ def routes(
         if text.lower() in name or text.lower() in endpoint.route.path.lower()
     }
     if not found:
-        terminal.report(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
+        terminal.note(f"no route has {text!r} in its name or path: `chainapi routes` shows all")
         return FAILED
     table = terminal.interactive and not json
-    if text in DECLARED:
-        _show(terminal, text, DECLARED[text], table=table)
-    elif table:
+    if table and text not in DECLARED:
         terminal.console.print(_table(found))
+    elif table:
+        _show(terminal.console, _record(text, DECLARED[text]), DECLARED[text])
+    elif text in DECLARED:
+        terminal.line({**_record(text, DECLARED[text]), "fields": field_types(DECLARED[text])})
     else:
         for name, endpoint in found.items():
             terminal.line(_record(name, endpoint))
@@ -74,28 +76,19 @@ def _table(found: Mapping[str, Endpoint]) -> Table:
     return table_of(("route", "parameters", "returns", "units"), rows, right=1)
 
 
-def _show(terminal: Terminal, name: str, endpoint: Endpoint, *, table: bool) -> None:
-    fields = field_types(endpoint)
-    if not table:
-        terminal.line({**_record(name, endpoint), "fields": fields})
-        return
-    route, console = endpoint.route, terminal.console
-    console.print(Text(f"{name}: {(endpoint.function.__doc__ or '').partition(chr(10))[0]}", style="bold"))
-    console.print(Text(f"{route.method} {route.path}, returns {returns(endpoint)}"))
-    if not endpoint.reads:
-        console.print(Text(f"writes: {route.idempotency.value}, called from Python only"))
-    if route.weight is not None:
-        console.print(Text(f"weight: {route.weight}, {units_of(name, route)} units a request"))
-    if route.deprecated:
-        console.print(Text("deprecated: the service will remove it", style="yellow"))
+def _show(console: Console, record: dict[str, Any], endpoint: Endpoint) -> None:
+    """Print the properties of a route, its parameters, and the fields of its rows."""
+    known = {name: value for name, value in record.items() if name != "parameters" and value is not None}
+    properties = [(name, str(value)) for name, value in known.items()]
     parameters = [
         (one.name, _takes(one), "required" if one.required else _text(one.default))
         for one in endpoint.parameters
     ]
-    if parameters:
-        console.print("", table_of(("parameter", "takes", "default"), parameters), sep="\n")
-    for kind, types in fields.items():
-        console.print("", table_of((kind, "type"), types.items()), sep="\n")
+    tables = [table_of(("", ""), properties)]
+    tables += [table_of(("parameter", "takes", "default"), parameters)] if parameters else []
+    tables += [table_of((kind, "type"), types.items()) for kind, types in field_types(endpoint).items()]
+    for table in tables:
+        console.print(table, "", sep="\n")
 
 
 def _takes(one: Parameter) -> str:
@@ -118,6 +111,7 @@ def _record(name: str, endpoint: Endpoint) -> dict[str, Any]:
     route = endpoint.route
     return {
         "name": name,
+        "doc": (endpoint.function.__doc__ or "").partition("\n")[0],
         "parameters": [_parameter(one) for one in endpoint.parameters],
         "method": route.method,
         "path": route.path,

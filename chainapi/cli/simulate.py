@@ -6,19 +6,17 @@ import asyncio
 import os
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence  # noqa: F401 - cyclopts reads the types of Settings here
 from typing import Annotated
 
-from attrs import asdict, field, frozen
-from cyclopts import Parameter, default_name_transform
-from cyclopts.types import NonNegativeFloat, NonNegativeInt, Port, PositiveFloat
-from cyclopts.validators import Number
+from attrs import define, field, fields
+from cyclopts import CoercionError, Parameter, Token, default_name_transform
+from cyclopts.types import NonNegativeFloat, Port
 
-from chainapi.cli.common import Flag, Hidden, on_signal
-from chainapi.cli.wording import option_text
+from chainapi.cli.common import Hidden, on_signal
 from chainapi.errors import ConfigurationError
 from chainapi.simulator import Anomalies, Fault, Simulator
-from chainapi.simulator.settings import API_KEY_HEADER, CHAINS
+from chainapi.simulator.settings import Settings
 
 __all__ = ["simulate"]
 
@@ -27,55 +25,33 @@ def _option_of(name: str) -> str:
     return "anomalies-in" if name == "route" else default_name_transform(name)
 
 
-@Parameter(name="*")
-@frozen(kw_only=True)
-class SimulatorOptions:
-    """Settings of the simulator.
+def _faults(_: object, tokens: Sequence[Token]) -> tuple[Fault, ...]:
+    try:
+        return tuple(Fault.parse(token.value) for token in tokens)
+    except ValueError as error:
+        raise CoercionError(msg=f"--fault: {error}") from None
+
+
+# Types for cyclopts, of fields that Settings converts.
+# pyright: reportIncompatibleVariableOverride=false
+@Parameter(name="*", consume_multiple=True, negative_iterable=())
+@define(eq=False)
+class SimulatorOptions(Settings):
+    """Settings of the simulator, and of its server.
 
     Attributes:
-        port: Port on the loopback interface; 0 chooses a free one.
-        limit: Requests per window of the Data API; unlimited by default.
-        window: Seconds of that window.
-        day_limit: Requests per day of the Data API.
-        metrics_limit: Requests per window of the Metrics API, which sends no RateLimit fields.
-        metrics_window: Seconds of that window.
-        metrics_day_limit: Requests per day of the Metrics API.
-        weighted: Count compute units instead of requests, by the weight of each route.
-        block: Seconds for which a key is refused after three requests during a wait.
-        chains: Ids of the chains, in the order of their list.
-        points: Daily points of each chain.
-        rows: Rows of every other list.
-        grow_every: Seconds between new rows at the head of each list; none by default.
-        token_lifetime: Seconds until a page token expires.
-        expired_status: Status of the response to an expired page token.
-        api_key_header: Header with the key of the Data API.
-        api_key_required: Refuse requests to the Data API without a key.
-        latency: Seconds before each response.
-        faults: Fault of the requests to a route, as above; may be repeated.
-        seed: Seed of everything random.
+        port: port on the loopback interface; 0 chooses a free one.
+        latency: seconds before each response.
+        faults: fault of the requests to a route, as above; may be repeated.
 
     """
 
-    port: Port = 0
-    limit: NonNegativeInt | None = None
-    window: PositiveFloat = 60.0
-    day_limit: NonNegativeInt | None = None
-    metrics_limit: NonNegativeInt | None = None
-    metrics_window: PositiveFloat = 60.0
-    metrics_day_limit: NonNegativeInt | None = None
-    weighted: Flag = False
-    block: PositiveFloat | None = None
-    chains: Annotated[tuple[int, ...], Parameter(negative=(), consume_multiple=True)] = CHAINS
-    points: NonNegativeInt = 1_000
-    rows: NonNegativeInt = 1_000
-    grow_every: PositiveFloat | None = None
-    token_lifetime: PositiveFloat = 86_400.0
-    expired_status: Annotated[int, Parameter(validator=Number(gte=400, lte=599))] = 400
-    api_key_header: str = API_KEY_HEADER
-    api_key_required: bool = True
-    latency: NonNegativeFloat = 0.0
-    faults: Annotated[list[str], Parameter(name="--fault", negative=())] = field(factory=list)
-    seed: int = 0
+    port: Port = field(default=0, kw_only=True)
+    latency: NonNegativeFloat = field(default=0.0, kw_only=True)
+    faults: Annotated[
+        tuple[Fault, ...], Parameter(name="--fault", converter=_faults, n_tokens=1, negative=())
+    ] = ()
+    anomalies: Annotated[tuple[Anomalies, ...], Parameter(parse=False)] = ()
 
 
 DEFAULT = SimulatorOptions()
@@ -113,16 +89,10 @@ async def simulate(
         terminal: The streams of the command.
 
     """
-    settings = asdict(options)
-    try:
-        settings["faults"] = [Fault.parse(text) for text in options.faults]
-    except ValueError as error:
-        raise ConfigurationError(f"--fault: {error}") from None
-    try:
-        simulator = Simulator(**settings, anomalies=[] if anomalies is None else [anomalies])
-    except ValueError as error:  # of the chains or the header: the options have checks of their own
-        raise ConfigurationError(option_text(error)) from None
-    async with simulator:
+    settings = {one.name: getattr(options, one.name) for one in fields(SimulatorOptions)}
+    if anomalies is not None:
+        settings["anomalies"] = anomalies
+    async with Simulator(**settings) as simulator:
         if command:
             return await _run(command, simulator.environment())
         for name, value in simulator.environment().items():

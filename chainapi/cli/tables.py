@@ -1,8 +1,9 @@
-"""Tables of rows and of time series, and rows as lines of JSON."""
+"""Tables of rows as they arrive, and of a few rows that are known."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from attrs import define, field
@@ -12,13 +13,12 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from chainapi._text import printable
+from chainapi.cli.terminal import Terminal
 from chainapi.models.exact_json import ascii_json
-from chainapi.models.metrics import MetricPoint
 
-__all__ = ["RowTable", "cell", "print_series", "table_of"]
+__all__ = ["RowTable", "cell", "row_writer", "table_of"]
 
-WIDEST_CELL = 24  # characters
-SERIES_WIDTH = 14
+WIDEST_CELL = 25  # characters: a time with its zone
 BATCH = 50  # rows of a table that are laid out together
 
 
@@ -30,56 +30,18 @@ def cell(text: str, style: str = "") -> Text:
 def table_of(names: Sequence[str], rows: Iterable[Sequence[str | Text]], *, right: int = 0) -> Table:
     """Return a table without the columns that are empty in each row.
 
-    The last `right` columns have numbers. Without names there is no header.
+    The last `right` columns have numbers. Without names there is no header. In a narrow console texts
+    continue in the next line: a number that is cut is another number.
     """
     cells = [[one if isinstance(one, Text) else cell(one) for one in row] for row in rows]
     table = Table(box=None, pad_edge=False, header_style="bold", show_header=any(names))
     filled = [place for place in range(len(names)) if any(row[place].plain for row in cells)]
     for place in filled or range(len(names)):
-        number = place >= len(names) - right
-        justify: JustifyMethod = "right" if number else "left"
-        table.add_column(cell(names[place]), justify=justify, no_wrap=number, overflow="fold")
+        justify: JustifyMethod = "right" if place >= len(names) - right else "left"
+        table.add_column(cell(names[place]), justify=justify, overflow="fold")
     for row in cells:
         table.add_row(*(row[place] for place in filled))
     return table
-
-
-def print_series(console: Console, series: Mapping[str, Sequence[MetricPoint]]) -> None:
-    """Print series side by side, as many as the console is wide."""
-    chains = list(series)
-    dates = {point.timestamp: _date_text(point.timestamp) for points in series.values() for point in points}
-    room = max(1, console.width - max(map(len, dates.values()), default=0) - 2)
-    abreast = max(1, (room + 2) // (SERIES_WIDTH + 2))
-    for first in range(0, len(chains), abreast):
-        shown = {chain: series[chain] for chain in chains[first : first + abreast]}
-        console.print(_side_by_side(shown, dates, min(SERIES_WIDTH, room)))
-
-
-def _side_by_side(series: Mapping[str, Sequence[MetricPoint]], dates: Mapping[int, str], width: int) -> Table:
-    """Return a table with a column of at least `width` characters for each series.
-
-    Where a console is too narrow, texts continue in the next line: a number that is cut is another number.
-    """
-    cells = [{point.timestamp: _figure(point.value) for point in points} for points in series.values()]
-    times = sorted({stamp for points in cells for stamp in points}, reverse=True)
-    rows = [(dates[time], *(points.get(time, "") for points in cells)) for time in times]
-    table = table_of(("time", *series), rows, right=len(series))
-    for column in table.columns[1:]:
-        column.min_width, column.no_wrap = width, False
-    return table
-
-
-def _figure(value: float) -> str:
-    """Return a value with two decimals, or with an exponent if it is too wide."""
-    return f"{value:,.2f}" if abs(value) < 1e9 else f"{value:.6g}"
-
-
-def _date_text(timestamp: int) -> str:
-    """Return the date and the time in UTC, the date alone at midnight."""
-    try:
-        return MetricPoint(timestamp, 0.0).time.strftime("%Y-%m-%d %H:%M:%S").removesuffix(" 00:00:00")
-    except (ValueError, OverflowError):  # no date
-        return str(timestamp)
 
 
 @define(eq=False)
@@ -131,6 +93,19 @@ class RowTable:
                 widths[name] = width
                 room -= width + 2
         return widths
+
+
+@contextmanager
+def row_writer(terminal: Terminal, *, table: bool) -> Iterator[Callable[[object], None]]:
+    """Yield a function that prints a row, as a row of a table or as a line of JSON."""
+    if not table:
+        yield terminal.line
+        return
+    writer = RowTable(terminal.console)
+    try:
+        yield writer.add
+    finally:
+        writer.close()
 
 
 def _text_of(value: object) -> str:

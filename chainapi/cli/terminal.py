@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from io import StringIO, TextIOWrapper, UnsupportedOperation
 from os import fstat
@@ -92,19 +91,16 @@ class Terminal:
         self.out.write(ascii_json(value, indent).replace("\x7f", "\\u007f") + "\n")
         self.out.flush()
 
-    def report(self, message: object) -> None:
-        """Write a message in one line."""
-        self.note(" ".join(str(message).split()))
-
-    def note(self, line: str) -> None:
-        """Write a line as it is, with escapes for characters that act on a terminal."""
+    def note(self, message: object) -> None:
+        """Write a message in one line, with escapes for characters that act on a terminal."""
+        line = " ".join(one.strip() for one in str(message).splitlines())
         self.err.write(f"chainapi: {printable(line)}\n")
         self.err.flush()
 
     def report_wait(self, event: Event) -> None:
         """Write a line about a wait of a second or more."""
         if isinstance(event, WaitBegan) and event.seconds >= WORTH_REPORTING:
-            self.report(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
+            self.note(f"{event.service}: rate limit reached, next request in {event.seconds:.0f} s")
 
     def draws(self, *, table: bool) -> bool:
         """Check whether progress can be drawn.
@@ -136,13 +132,6 @@ class Terminal:
         with live:
             async with in_background(redraw()):
                 yield
-
-    def show_cursor(self) -> None:
-        """Show the cursor again that a drawing has hidden, past all buffers."""
-        for stream in (self.out, self.err):
-            with suppress(OSError):
-                if stream.isatty() and not self.messages.is_dumb_terminal:
-                    os.write(stream.fileno(), b"\x1b[?25h")
 
 
 def standard() -> Terminal:

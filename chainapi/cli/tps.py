@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated
@@ -21,11 +22,10 @@ from chainapi.cli.common import (
     open_session,
 )
 from chainapi.cli.plot import PLAIN, ChartOptions, present
-from chainapi.cli.tables import print_series
-from chainapi.cli.terminal import Terminal
+from chainapi.cli.tables import row_writer
 from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
-from chainapi.export.chart import chart_of, require_pictures
+from chainapi.export.chart import chart_of
 from chainapi.models.metrics import MetricPoint
 
 __all__ = ["tps"]
@@ -60,63 +60,47 @@ async def tps(
     """
     if plot and json:
         raise ConfigurationError("--plot and --json exclude each other: give one of them")
-    _check_chart(options, drawn=plot, png=png)
+    options.check(drawn=plot, png=png)
     table = terminal.interactive and not json and not plot
-    most = None if all_ else limit
     series: dict[str, list[MetricPoint]] = {chain: [] for chain in chains}
-    failures: list[str] = []
 
-    async def walk(chain: str, stream: Pages[MetricPoint]) -> None:
-        try:
-            if table or plot:
-                series[chain] = await stream.collect(most)
-            else:
-                await _print_points(terminal, chain, stream, most, None if png is None else series[chain])
-        except ChainAPIError as error:
-            series[chain] = error.partial or series[chain]
-            failures.append(worded(error))
+    def receive(chain: str, point: MetricPoint) -> None:
+        if not plot:
+            write(_row(chain, point))
+        if plot or png is not None:
+            series[chain].append(point)
 
     async with open_session(terminal, connection, table=table or plot) as session:
         streams = {chain: session.metrics.avg_tps(chain) for chain in series}
+        most = None if all_ else limit
         try:
-            async with asyncio.TaskGroup() as group:
-                for chain, stream in streams.items():
-                    group.create_task(walk(chain, stream))
+            with row_writer(terminal, table=table) as write:
+                async with asyncio.TaskGroup() as group:
+                    walks = [group.create_task(_walk(*one, most, receive)) for one in streams.items()]
         except ExceptionGroup as errors:  # only writing raises here
             raise errors.exceptions[0] from None
     if found := {chain: points for chain, points in series.items() if points}:
-        if table:
-            print_series(terminal.console, found)
         present(terminal, options.applied(chart_of(found, "average TPS")), drawn=plot, png=png)
-    for failure in dict.fromkeys(failures):  # each once
-        terminal.report(failure)
+    failures = dict.fromkeys(filter(None, (walk.result() for walk in walks)))  # each once
+    for failure in failures:
+        terminal.note(failure)
     return FAILED if failures else 0
 
 
-def _check_chart(options: ChartOptions, *, drawn: bool, png: Path | None) -> None:
-    """Refuse options of a chart without one, and a picture without its packages."""
-    if options != PLAIN and not drawn and png is None:
-        raise ConfigurationError("--title, --log and --top are options of a chart: add --plot or --png")
-    if png is not None:
-        require_pictures()
+async def _walk(
+    chain: str, stream: Pages[MetricPoint], most: int | None, receive: Callable[[str, MetricPoint], None]
+) -> str:
+    """Pass the points of a chain on, and return the error that ended them."""
+    try:
+        async with aclosing(stream.items(most)) as points:
+            async for point in points:
+                receive(chain, point)
+    except ChainAPIError as error:
+        return worded(error)
+    return ""
 
 
-async def _print_points(
-    terminal: Terminal,
-    chain: str,
-    stream: Pages[MetricPoint],
-    most: int | None,
-    kept: list[MetricPoint] | None,
-) -> None:
-    """Print the points of a chain as they arrive, and keep them for a picture."""
-    async with aclosing(stream.items(most)) as points:
-        async for point in points:
-            terminal.line(_line(chain, point))
-            if kept is not None:
-                kept.append(point)
-
-
-def _line(chain: str, point: MetricPoint) -> dict[str, object]:
+def _row(chain: str, point: MetricPoint) -> dict[str, object]:
     try:
         time = point.time.isoformat()
     except (ValueError, OverflowError):  # no date

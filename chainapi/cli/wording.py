@@ -7,12 +7,12 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cyclopts import CycloptsError, UnknownOptionError, UnusedCliTokensError
+from cyclopts import CycloptsError
 
 from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
 
-__all__ = ["again", "counted", "option_text", "shell_words", "worded"]
+__all__ = ["again", "counted", "option_text", "worded"]
 
 
 def counted(number: int, noun: str) -> str:
@@ -25,13 +25,6 @@ def worded(error: Exception, advice: str = "") -> str:
 
     Options stand in place of arguments, and `advice` in place of that for Python.
     """
-    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
-        return f"{error.unused_tokens[0]!r} is one value too many, see --help"
-    if isinstance(error, UnknownOptionError):
-        given = (error.token.keyword or error.token.value).partition("=")[0]
-        other = _ELSEWHERE.get(given)
-        if any(other in argument.names for argument in error.argument_collection):
-            return f"Unknown option: {given}. Did you mean {other}?"
     if isinstance(error, CycloptsError):
         return _LIKE_KEY.sub(MASK, str(error))
     if isinstance(error, APIStatusError):  # in the words of the service
@@ -45,9 +38,6 @@ def worded(error: Exception, advice: str = "") -> str:
         text = text.replace(advice_in_python, "")
     return _ARGUMENT.sub(_option, _PARAMETER.sub(r"pass --param \1=VALUE", text))
 
-
-# Options of the same meaning in other commands.
-_ELSEWHERE = {"--out": "--png", "--png": "--out"}
 
 # A value in the message of a command that may be a key: after an option that is not there, or a wrong name.
 _LIKE_KEY = re.compile(rf'(?<=[="])[^\s"=]{{{SHORTEST_KEY},}}')
@@ -97,26 +87,4 @@ def again(words: Sequence[str], **options: object) -> str:
         elif not equals:
             next(left)  # its value
     given = [word for name, value in named.items() for word in (name, str(value))]
-    return shell_words([*kept, *given, *words[end:]])
-
-
-def shell_words(words: Sequence[str]) -> str:
-    """Return words as a shell reads them, printable on any terminal."""
-    return " ".join(map(_shell_word, words))
-
-
-def _shell_word(word: str) -> str:
-    if word.isprintable():
-        return shlex.quote(word)
-    escaped = word.replace("\\", r"\\").replace("'", r"\'")
-    return "$'" + "".join(char if char.isprintable() else _shell_escape(ord(char)) for char in escaped) + "'"
-
-
-def _shell_escape(code: int) -> str:
-    """Return a character as an escape of bash, zsh and ksh.
-
-    A byte that is not UTF-8 stays that byte.
-    """
-    if 0xDC80 <= code <= 0xDCFF:
-        return f"\\x{code - 0xDC00:02x}"
-    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return shlex.join([*kept, *given, *words[end:]])

@@ -285,7 +285,7 @@ def test_a_deprecated_route_is_reported() -> None:
     outcome = exported("data.teleporter.messages", "--limit", "3", "--out", "messages.csv")
     message, last = outcome.err.splitlines()
     assert outcome.code == 0
-    assert message.startswith("chainapi: data.teleporter.messages is deprecated")
+    assert message.startswith("chainapi: Teleporter.messages is deprecated")
     assert last == "chainapi: 3 new rows of 1 source fetched, messages.csv written"
 
 
@@ -435,8 +435,8 @@ def test_a_target_of_other_rows_is_left_alone(folder: Path) -> None:
         ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
         ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
         (
-            [BLOCKS, "--out", "b.jsonl", "--param", "limit=5"],
-            "chainapi: --param limit=5 is not a query parameter",
+            [BLOCKS, "--out", "b.jsonl", "--param", "page_size=5"],
+            "chainapi: --param page_size=5 is not a query parameter",
         ),
         ([BLOCKS, "--out", "b.csv", "--progress", "none"], "not known: name a route, or write JSON lines"),
     ],
@@ -534,7 +534,7 @@ def test_progress_is_drawn_on_a_terminal() -> None:
     drawn = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", outcome.out)
     for part in (
         "━━━",
-        "no pages yet · 1 request",
+        "0 pages · 0 rows · 1 request",
         "1 of 2 sources · ",
         " rows/s · about ",
         " left · ",

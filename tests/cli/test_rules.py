@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import shutil
-import subprocess
-from collections import Counter
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, get_args
 
@@ -21,16 +17,14 @@ from chainapi._http.query import query_params
 from chainapi._limits.view import PLANS, QuotaSnapshot
 from chainapi.cli.common import Plan
 from chainapi.cli.estimate import read_limit
-from chainapi.cli.export_view import ExportView
 from chainapi.cli.names import plain, read_values, resolve
-from chainapi.cli.places import SharedQuota
-from chainapi.cli.progress import Progress, waits
-from chainapi.cli.quota import record, tables
-from chainapi.cli.tables import RowTable, print_series
-from chainapi.cli.wording import shell_words, worded
+from chainapi.cli.progress import Progress
+from chainapi.cli.quota import SharedQuota, record, tables
+from chainapi.cli.tables import RowTable
+from chainapi.cli.wording import worded
 from chainapi.errors import APIStatusError, ConfigurationError, DecodeError, QuotaWaitError
 from chainapi.export.progress import ExportProgress
-from chainapi.models import HealthCheck, HealthIndicator, MetricPoint, Money, Unknown
+from chainapi.models import HealthCheck, HealthIndicator, Money, Unknown
 from tests.cli.terminal import plain as seen
 
 pytestmark = pytest.mark.rule
@@ -202,51 +196,7 @@ def test_errors_name_options_and_not_arguments(error: Exception, message: str) -
     assert worded(error).endswith(message)
 
 
-@given(st.lists(st.text(st.characters(codec=None, exclude_characters="\0")), min_size=1))
-def test_printed_commands_are_printable(words: list[str]) -> None:
-    """A command that continues a walk is printable with any content."""
-    assert shell_words(words).isprintable()
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_printed_commands_can_be_run() -> None:
-    """A shell parses the printed command into the original words."""
-    words = [
-        "plain",
-        "a b",
-        "",
-        "it's",
-        "\x1b]0;t\x07",
-        "\n\u202e'\\",
-        "\x9b\x7f",
-        "🎉\U000e0041",
-        "\udcff$x",
-    ]
-    script = f"printf '%s\\0' {shell_words(words)}"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
-    assert [os.fsdecode(word) for word in done.stdout.split(b"\0")[:-1]] == words
-
-
 # Progress and waits
-
-
-@pytest.mark.parametrize(
-    ("window", "seconds", "said"),
-    [
-        (60.0, 20.0, "rate limit, next request in 20.0 s"),
-        (86_400.0, 3_600.0, "daily quota, back at {:%H:%M}"),
-        (3_600.0, 90_000.0, "hourly quota, back at {:%Y-%m-%d %H:%M}"),
-        (None, 90_000.0, "quota, back at {:%Y-%m-%d %H:%M}"),
-        (7.0, 90_000.0, "quota of 7 s, back at {:%Y-%m-%d %H:%M}"),
-    ],
-)
-def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: float, said: str) -> None:
-    """A wait of a minute or more is shown with its policy and its end."""
-    noon = datetime(2026, 3, 4, 12, 0, tzinfo=UTC).astimezone().replace(hour=12)
-    known = QuotaSnapshot(
-        time=50.0, window=window, stopped_for=seconds, unix_time=noon.timestamp(), waiting=1
-    )
-    assert waits(known) == said.format(noon + timedelta(seconds=seconds))
 
 
 @pytest.mark.parametrize(
@@ -260,11 +210,12 @@ def test_long_waits_are_shown_as_a_time_of_day(window: float | None, seconds: fl
     ],
 )
 def test_the_end_of_a_wait(seconds: float, said: str) -> None:
-    """A wait of an export has its length and its end, with the date if the end is on another day."""
+    """A wait has its length and its end, with the date if the end is on another day."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_for=seconds)
     now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
-    view = ExportView(Progress(lambda: 0.0), lambda: {"data": stopped}, lambda: now, None)
-    assert view.waits() == [f"data: 0 of 6,000 left, {said}"]
+    progress = Progress(lambda: now, lambda: {"data": stopped})
+    assert progress.waits == f"data: 0 of 6,000 left, {said}"
+    assert progress.line() == f"0 pages · 0 rows · 0 requests · {progress.waits}"
 
 
 def test_plan_of_a_quota_is_shown() -> None:
@@ -272,7 +223,7 @@ def test_plan_of_a_quota_is_shown() -> None:
     snapshot = QuotaSnapshot(limit=8_000.0, remaining=7_990.0, window=60.0, plan="free")
     shared = SharedQuota("digest", "data", "https://x.test", 1, snapshot)
     console = Console(file=io.StringIO(), width=200)
-    console.print(tables([shared]))
+    console.print(tables([shared], datetime.now(UTC)))
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert "7,990 of 8,000 left (quota a minute), plan free, 0 waiting" in text
@@ -281,37 +232,15 @@ def test_plan_of_a_quota_is_shown() -> None:
 
 
 def test_stages_and_failures_of_an_export_are_seen() -> None:
-    """Failed sources are counted, and the steps of the end are named; nothing is kept before a page."""
+    """Failed sources are counted, and the steps of the end are named."""
     progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     progress.clock, progress.step = lambda: 3.4, "compacting"
-    view = ExportView(Progress(lambda: 0.0), dict[str, QuotaSnapshot], datetime.now, progress)
-    assert view.line() == (
+    assert Progress(datetime.now, export=progress).line() == (
         "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 3 failed · compacting · 0 requests"
     )
-    begun = ExportView(None, dict[str, QuotaSnapshot], datetime.now)
-    assert (begun.counts(), begun.kept()) == ("no pages yet", "0 new rows kept")
 
 
 # Tables
-
-
-def series_printed(width: int, chains: list[str]) -> str:
-    """Return the table of the chains with a value of 12 characters at a time of day."""
-    out = io.StringIO()
-    point = MetricPoint(1_767_229_261, 1_234_567.89)
-    print_series(Console(file=out, width=width), {chain: [point] for chain in chains})
-    assert max(map(len, out.getvalue().splitlines())) <= width
-    return out.getvalue()
-
-
-def test_series_have_every_digit_at_any_width() -> None:
-    """As many series stand side by side as fit, each in one piece; narrower terminals split values."""
-    chains = ["43110", "43111", "43112", "43113", "43114"]
-    for width in (200, 100, 80, 60, 40):
-        assert series_printed(width, chains).count("1,234,567.89") == 5, width
-    whole = Counter("".join(series_printed(100, ["43114"]).split()))
-    for width in (30, 26, 20, 14, 8):
-        assert Counter("".join(series_printed(width, ["43114"]).split())) == whole, width
 
 
 @pytest.mark.parametrize(

@@ -117,8 +117,8 @@ def test_what_does_not_apply_is_refused(tmp_path: Path) -> None:
     """A command that no cluster can carry out is refused before it connects to one."""
     options = "--out", str(tmp_path / "b"), "--dask", "tcp://127.0.0.1:9"
     cases: tuple[tuple[tuple[str, ...], str], ...] = (
-        (("/v1/chains/1/blocks",), "--dask does not apply to paths"),
-        ((ROUTE, "1", "--format", "csv"), "--format csv does not apply"),
+        (("/v1/chains/1/blocks",), "--dask does not apply: rows of a path"),
+        ((ROUTE, "1", "--format", "csv"), "--format does not apply: workers of a cluster write Parquet"),
         ((ROUTE, "1", "--partition", "day"), "--partition does not apply"),
         ((ROUTE, "1", "--wait", "5"), "--wait does not apply"),
         (("data.evm",), "data.evm"),
