@@ -124,7 +124,7 @@ class ExportOptions:
         names = ["amounts", "limit", "lookback", "ranges", "on_invalid", "concurrency", "commit_seconds"]
         names += ["format", "wait"] if self.dask is None else []
         arguments = {name: getattr(self, name) for name in names}
-        arguments |= {"fields": _names(self.fields), "compact": "auto" if self.compact else False}
+        arguments |= {"fields": _names(self.fields), "compact": self.compact}
         named = ("compression", "compression_level", "row_group_rows")
         parquet = {name: one for name in named if (one := getattr(self, name)) is not None}
         arguments["parquet"] = ParquetOptions(**parquet) if parquet else None

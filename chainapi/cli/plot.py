@@ -93,5 +93,5 @@ def present(terminal: Terminal, chart: Chart, *, drawn: bool, png: Path | None) 
         if terminal.console.options.ascii_only:
             raise ConfigurationError("the output supports ASCII only: use a UTF-8 terminal, or --png FILE")
         console = terminal.console
-        coloured = console.color_system is not None and not console.no_color
-        terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, coloured=coloured))
+        colored = console.color_system is not None and not console.no_color
+        terminal.out.write(draw(chart, width=min(console.width, WIDEST), height=HEIGHT, colored=colored))

@@ -27,7 +27,7 @@ from chainapi._paging.pages import Pages
 from chainapi._paging.split import Split
 from chainapi._tables.columns import changes
 from chainapi._text import quoted
-from chainapi.core.arguments import one_of, seconds_of, whole_number, whole_numbers
+from chainapi.core.arguments import boolean, seconds_of, whole_number, whole_numbers
 from chainapi.core.duration import DAY
 from chainapi.errors import (
     ArgumentError,
@@ -239,7 +239,7 @@ class ExportSpec:
                 )
         if self.commit_seconds is not None:
             seconds_of("commit_seconds", self.commit_seconds, zero=True)
-        one_of("compact", self.compact, (True, False, "auto"))  # the command line passes "auto"
+        boolean("compact", self.compact)
 
     @property
     def total(self) -> int | None:

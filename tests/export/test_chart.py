@@ -97,8 +97,8 @@ def test_a_chart_names_its_lines() -> None:
     assert axis.strip() == "time (UTC)"
     assert re.findall(r"│(\S [^│]+)$", text, re.MULTILINE) == ["+ mainnet/p-chain", "* C-Chain"]
     chart = Chart("x", "y", {f"s{n}": [(0.0, float(n)), (1.0, 5.0)] for n in range(10)})
-    for coloured, look in ((True, r"(\x1b\[38;5;\d+m)━(s\d)\x1b\[0m$"), (False, r"│(.) (s\d)$")):
-        found = re.findall(look, draw(chart, width=90, coloured=coloured), re.MULTILINE)
+    for colored, look in ((True, r"(\x1b\[38;5;\d+m)━(s\d)\x1b\[0m$"), (False, r"│(.) (s\d)$")):
+        found = re.findall(look, draw(chart, width=90, colored=colored), re.MULTILINE)
         assert [len({*each}) for each in zip(*found, strict=True)] == [10, 10]  # no two look the same
 
 

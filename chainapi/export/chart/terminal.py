@@ -31,25 +31,25 @@ TICK_WIDTH, TICK_HEIGHT = 14, 2
 NARROWEST, SPARKLINE = 24, 10  # characters of a chart, and of a sparkline, at least
 
 
-def draw(chart: Chart, *, width: int, height: int = 20, coloured: bool = False) -> str:
-    """Return the chart as text, with escape codes if `coloured`.
+def draw(chart: Chart, *, width: int, height: int = 20, colored: bool = False) -> str:
+    """Return the chart as text, with escape codes if `colored`.
 
     Args:
         chart: the chart.
         width: width of the text in characters.
         height: number of lines; more than ten series have a line each instead.
-        coloured: whether to write the escape codes of colors.
+        colored: whether to write the escape codes of colors.
 
     Raises:
         ConfigurationError: plotext is not installed, or a logarithmic axis has no value above zero.
 
     """
     lines = chart.lines()
-    rows = _table(chart, lines, width) if len(lines) > LINES else _plot(chart, lines, width, height, coloured)
+    rows = _table(chart, lines, width) if len(lines) > LINES else _plot(chart, lines, width, height, colored)
     return "".join(f"{row.rstrip()}\n" for row in rows)
 
 
-def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -> list[str]:
+def _plot(chart: Chart, lines: Lines, width: int, height: int, colored: bool) -> list[str]:
     """Return one chart, with the name of each line at its right end."""
     try:
         import plotext  # type: ignore[import-untyped]
@@ -72,16 +72,16 @@ def _plot(chart: Chart, lines: Lines, width: int, height: int, coloured: bool) -
         figure.ruler(side).lim(axis.low, axis.high)
     marks = MARKS if len(lines) > 1 else (BLOCKS,)
     for number, points in reversed([*enumerate(lines.values())]):  # the first one on top
-        marker: Any = plotext.marker(BLOCKS, COLORS[number]) if coloured else plotext.marker(marks[number])
+        marker: Any = plotext.marker(BLOCKS, COLORS[number]) if colored else plotext.marker(marks[number])
         seen = visible(points, 2 * width)
         figure.draw(figure.signal([x for x, _ in seen], [y for _, y in seen], marker=marker).lines())
     text = str(figure.build()).rstrip("\n")
-    rows = (text if coloured else str(plotext.uncolorize(text))).splitlines()
+    rows = (text if colored else str(plotext.uncolorize(text))).splitlines()
     top, bottom = bool(chart.heading), len(rows) - 2 - bool(across.name)  # rows of the frame
     ends = [bottom - 1 - round(up.part(points[-1][1]) * (bottom - top - 2)) for points in lines.values()]
     for number, row in enumerate(apart(ends, 1, top + 1, bottom - 1)):
         mark = f"{marks[number]} " if len(lines) > 1 else ""
-        shown = f"\x1b[38;5;{COLORS[number]}m━{names[number]}\x1b[0m" if coloured else mark + names[number]
+        shown = f"\x1b[38;5;{COLORS[number]}m━{names[number]}\x1b[0m" if colored else mark + names[number]
         rows[int(row)] += shown if names[number] else ""
     return rows
 
