@@ -379,9 +379,9 @@ def _summary(result: ExportResult) -> str:
     if result.removed:
         ends.append(f"{counted(result.removed, 'row')} replaced or removed")
     if result.skipped:
-        ends.append(f"{result.skipped:,} of them not fetched again")
+        ends.append(f"{counted(result.skipped, 'source')} not fetched again")
     if result.closed > result.skipped:
-        ends.append(f"later runs do not fetch {result.closed:,} of them again")
+        ends.append(f"later runs do not fetch {counted(result.closed, 'source')} again")
     said = f"no new rows: {result.path} has the rows of {sources}"
     if result.written or result.removed:
         said = f"{counted(result.rows, 'new row')} of {sources} fetched"

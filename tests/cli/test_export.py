@@ -472,8 +472,8 @@ def test_a_list_that_is_not_updated_is_named_before_and_after(tokens: list[str],
         assert errors.startswith(note) is said
     closed = said or "--progress" in tokens
     assert "not fetched" not in first
-    assert first.endswith("; later runs do not fetch 1 of them again\n") is closed
-    assert again.endswith("1 source; 1 of them not fetched again\n") is closed
+    assert first.endswith("; later runs do not fetch 1 source again\n") is closed
+    assert again.endswith("1 source; 1 source not fetched again\n") is closed
 
 
 def test_plain_lines_every_ten_seconds() -> None:

@@ -270,11 +270,21 @@ def test_any_two_columns_of_numbers(tmp_path: Path) -> None:
     chart = read_chart(path, "number", "fee")
     assert (chart.times, chart.series) == (False, {"s": [(1.0, 1e40)]})
     for file, x, y, message in (
-        (path, None, None, r"no columns of times: choose a column for x; there are number \(number\), fee"),
-        (path, "number", "hash", r"no column 'hash' to draw: choose a column for y; .* fee \(number\)$"),
+        (
+            path,
+            None,
+            None,
+            r"no columns of times: choose a column with x= \(--x\); there are number \(number\), fee",
+        ),
+        (
+            path,
+            "number",
+            "hash",
+            r"no column 'hash' to draw: choose a column with y= \(--y\); .* fee \(number\)$",
+        ),
         (path, "number", "source", "has no column 'source' to draw"),
         (path, "c", "number", "has no column 'c' to draw"),
-        (late, None, None, "has 2 columns of numbers: choose a column for y"),
+        (late, None, None, "has 2 columns of numbers: choose a column with y="),
     ):
         with pytest.raises(ConfigurationError, match=message):
             read_chart(file, x, y)
@@ -445,7 +455,7 @@ def test_plot_reports_errors(tmp_path: Path) -> None:
         (
             "f.jsonl",
             WRONG_USAGE,
-            "no column 'gas' to draw: choose a column for y; there are timestamp (time)",
+            "no column 'gas' to draw: choose a column with y= (--y); there are timestamp (time)",
         ),
     ):
         check_refused(chainapi("plot", str(tmp_path / name), "--y", "gas"), code, message)

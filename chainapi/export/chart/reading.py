@@ -156,7 +156,9 @@ def _column(place: str, kinds: Mapping[str, str], axis: str, kind: str, named: s
         return names[0]
     found = f"no column {named!r} to draw" if named else f"{len(names) or 'no'} columns of {kind}s"
     listed = ", ".join(f"{printable(name)} ({kind})" for name, kind in drawn.items())
-    raise ConfigurationError(f"{place} has {found}: choose a column for {axis}; there are {listed or 'none'}")
+    raise ConfigurationError(
+        f"{place} has {found}: choose a column with {axis}= (--{axis}); there are {listed or 'none'}"
+    )
 
 
 _DIGITS = re.compile(r"[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?", re.ASCII)
@@ -268,6 +270,8 @@ def _csv(path: Path, _columns: Collection[str]) -> Iterator[Row]:
             cells = csv.reader(iter(lambda: lines.readline(LONGEST), ""), strict=True)
             names = next(cells, [])
             for row in cells:
+                if len(row) != len(names):
+                    raise ValueError(f"line {cells.line_num} has {len(row)} cells, the header {len(names)}")
                 yield dict(zip(names, (cell or None for cell in row), strict=True))
     finally:
         csv.field_size_limit(before)
