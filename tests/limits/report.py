@@ -15,11 +15,12 @@ from chainapi import Limit
 from chainapi.testing import VirtualLoop
 from tests.limits import runs
 from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells, server_kinds
+from tests.limits.changing import Crowded
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, row, spread
-from tests.limits.runs import Case, Service
+from tests.limits.runs import Case
 from tests.limits.seam import Ask, Gate
-from tests.limits.servers import Crowded, FromFirst, Gcra, Server
+from tests.limits.servers import FromFirst, Gcra, Server
 from tests.limits.wide import WIDE
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
@@ -36,7 +37,7 @@ def crowded(case: Case) -> Case:
     """Let others use a fifth of the limit; a whole number of windows would need luck."""
     server = case.server
 
-    def build() -> Service:
+    def build() -> Crowded:
         inner = server()
         assert isinstance(inner, Server)
         return Crowded(inner, 0.2, random.Random(5))

@@ -7,7 +7,6 @@ import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf, log
-from typing import Protocol
 
 from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
@@ -15,6 +14,7 @@ from attrs import define, field, frozen
 from chainapi import Limit
 from chainapi.errors import ChainAPIError
 from chainapi.testing import VirtualLoop
+from tests.limits.changing import Service
 from tests.limits.seam import Ask, Gate, RateLimitInfo
 from tests.limits.servers import EPSILON, Response
 
@@ -25,26 +25,6 @@ HANGS = 1e9  # seconds: no answer
 FREE = -1  # in place of the number of a request
 
 Send = Callable[[int, float], Awaitable[None]]
-
-
-class Service(Protocol):
-    """Server interface that a run needs."""
-
-    def answer(self, now: float, cost: float) -> Response:
-        """Answer one request."""
-        ...
-
-    def earliest(self, now: float, cost: float) -> float:
-        """Return when a request is admitted."""
-        ...
-
-    def take(self, now: float, cost: float) -> None:
-        """Count a request."""
-        ...
-
-    def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return the limit headers of a response; `wait` in seconds for a refusal."""
-        ...
 
 
 @frozen
