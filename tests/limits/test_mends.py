@@ -6,97 +6,21 @@ Each test sends a session's requests to a service that counts, in virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from attrs import define, evolve, field
+from attrs import evolve
 
 from chainapi import Limit, LimiterOptions
 from chainapi.errors import AuthenticationError, DeadlineExceededError, QuotaWaitError, RateLimitedError
-from chainapi.transport import Request, Response
+from tests.limits.counting import PATH, Service, opened, time
 from tests.limits.servers import Bucket, FromFirst, Server
 from tests.sessions import reaching
 
 DAY = 86_400.0
-PATH = "/v1/a"
 HANGS = 1e9  # seconds: no answer
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
-
-
-@define
-class Service:
-    """Transport to a service that counts; `server` is None for one without a limit.
-
-    Attributes:
-        trip: seconds of a round trip.
-        headers: whether answers have the fields of the limit.
-        cost: units that each request costs.
-        odd: returns the status and headers, or the seconds until the answer, of a request that is
-            unlike the others; None for all others. It has the number of the request, from 1.
-        sent: when the requests were sent.
-        refused: when they were refused.
-
-    """
-
-    server: Server | None = None
-    trip: float = 0.05
-    headers: bool = True
-    cost: float = 1.0
-    odd: Callable[[int], tuple[int, dict[str, str]] | float | None] = lambda _: None
-    sent: list[float] = field(factory=list[float])
-    refused: list[float] = field(factory=list[float])
-
-    async def send(self, request: Request) -> Response:
-        """Count a request when it arrives, and answer it."""
-        self.sent.append(time())
-        odd = self.odd(len(self.sent))
-        if isinstance(odd, float):
-            await asyncio.sleep(odd)
-        await asyncio.sleep(self.trip / 2)
-        status, headers = self._answer(odd)
-        await asyncio.sleep(self.trip / 2)
-        if status == 429:
-            self.refused.append(time())
-        return Response(status, headers, b'{"blocks": []}')
-
-    def _answer(self, odd: tuple[int, dict[str, str]] | float | None) -> tuple[int, dict[str, str]]:
-        if isinstance(odd, tuple):
-            return odd
-        if self.server is None:
-            return 200, {}
-        answer = self.server.answer(time(), self.cost)
-        info = answer.info
-        fields = {
-            "ratelimit-policy": f"{info.limit:g};w={self.server.window:g}",
-            "ratelimit-limit": f"{info.limit:g}",
-            "ratelimit-remaining": f"{info.remaining:g}",
-        }
-        if info.retry_after is not None:
-            fields["retry-after"] = f"{info.retry_after:g}"
-        return answer.status, fields if self.headers else {}
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
-@asynccontextmanager
-async def opened(service: Service, **options: Any) -> AsyncIterator[Callable[[], Any]]:
-    """Yield a function that calls a route of the service and returns the seconds that it took."""
-    async with reaching(service, **options) as session:
-
-        async def call() -> float:
-            began = time()
-            await session.data.get(PATH)
-            return time() - began
-
-        yield call
 
 
 # --- refusals that have nothing to do with each other -------------------------------------------
@@ -162,7 +86,7 @@ async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
         refused = asyncio.create_task(session.data.get(PATH))
         await asyncio.sleep(0.1)
         with pytest.raises(QuotaWaitError) as caught:
-            await session.with_options(max_wait=0.0).data.get("/v1/a")
+            await session.with_options(max_wait=0.0).data.get(PATH)
         assert caught.value.retry_after < 300.0
         await refused
 
