@@ -63,7 +63,7 @@ def random_case(seed: int) -> Case:
     phase, burst = rng.uniform(0.0, window), max(3.0, limit * rng.uniform(0.02, 0.3))
     return Case(
         f"random {seed}",
-        rng.choice(server_kinds(limit, window, phase, burst)),
+        rng.choice([*server_kinds(limit, window, phase, burst).values()]),
         [1.0] * int(min(3000.0, 3.0 * limit) * rng.uniform(0.8, 1.2)),
         rng.choice([1, 4, 16, 64, 256]),
         tail=rng.random() < 0.5,

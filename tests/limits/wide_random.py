@@ -35,7 +35,7 @@ class Loss:
 
 
 def _server(rng: random.Random, limit: float, window: float, burst: float) -> Build:
-    kinds = server_kinds(limit, window, rng.uniform(0.0, window), burst)
+    kinds = [*server_kinds(limit, window, rng.uniform(0.0, window), burst).values()]
     kinds.insert(5, lambda: Bucket(limit, window, size=burst))
     return rng.choice(kinds)
 
