@@ -10,6 +10,7 @@ from typing import Any
 from attrs import define, field
 
 from chainapi.transport import Request, Response
+from tests.client.services import time
 from tests.limits.changing import Changing
 from tests.limits.servers import Server
 from tests.sessions import reaching
@@ -17,11 +18,6 @@ from tests.sessions import reaching
 __all__ = ["PATH", "Service", "opened", "time"]
 
 PATH = "/v1/a"
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 @define

@@ -127,34 +127,37 @@ async def test_hung_first_request_fails_no_other(server: Server | None) -> None:
     assert max(service.sent) < 5.0
 
 
-@pytest.mark.parametrize("hung", [{1, 2, 3}, {1, 3, 5}], ids=["three in a row", "one of each try"])
-async def test_several_hung_requests_at_the_start_hold_no_other(hung: set[int]) -> None:
-    """Hung first requests hold the others for a few seconds, not until their timeouts."""
-    service = Service(FromFirst(1000.0, 60.0), odd=lambda number: HANGS if number in hung else None)
-    async with opened(service) as call:
-        seconds = sorted(await asyncio.gather(*(call() for _ in range(500))))
-    assert seconds[-len(hung) - 1] < 5.0
-    assert len(service.sent) == 500 + len(hung)
+FAST, SLOW = FromFirst(1000.0, 60.0), FromFirst(100.0, 10.0)
 
 
 @pytest.mark.parametrize(
-    ("server", "hung", "options"),
+    ("server", "hung", "calls", "most", "options"),
     [
-        (lambda: FromFirst(100.0, 10.0), 102, {}),
-        (lambda: FromFirst(100.0, 10.0), 101, {"limiter": LimiterOptions(probe=False)}),
-        (lambda: Bucket(100.0, 10.0), 101, {}),
+        pytest.param(FAST, {1, 2, 3}, 500, 5.0, {}, id="three in a row at the start"),
+        pytest.param(FAST, {1, 3, 5}, 500, 5.0, {}, id="one of each try at the start"),
+        pytest.param(SLOW, {102}, 190, 14.0, {"timeout": 60.0}, id="after a stop"),
+        pytest.param(
+            *(SLOW, {101}, 190, 14.0, {"timeout": 60.0, "limiter": LimiterOptions(probe=False)}),
+            id="after a window",
+        ),
+        pytest.param(
+            *(Bucket(100.0, 10.0), {101}, 190, 14.0, {"timeout": 60.0}), id="after a pause of a bucket"
+        ),
     ],
-    ids=["after a stop", "after a window", "after a pause of a bucket"],
 )
-async def test_hung_request_after_a_pause_holds_no_other(
-    server: Callable[[], Server], hung: int, options: dict[str, Any]
+async def test_hung_requests_hold_no_other(
+    server: Server, hung: set[int], calls: int, most: float, options: dict[str, Any]
 ) -> None:
-    """If the first request after a pause hangs, the others leave a second later, not after its timeout."""
-    service = Service(server(), odd=lambda number: HANGS if number == hung else None)
-    async with opened(service, timeout=60.0, **options) as call:
-        seconds = sorted(await asyncio.gather(*(call() for _ in range(190))))
-    assert seconds[-2] < 14.0
+    """If the first requests hang, at the start or after a pause, the others leave seconds later.
+
+    They wait for no timeout, and none is sent twice but those that hung or were refused.
+    """
+    service = Service(evolve(server), odd=lambda number: HANGS if number in hung else None)
+    async with opened(service, **options) as call:
+        seconds = sorted(await asyncio.gather(*(call() for _ in range(calls))))
+    assert seconds[-len(hung) - 1] < most
     assert len(service.refused) <= 1
+    assert len(service.sent) == calls + len(hung) + len(service.refused)
 
 
 async def test_hung_request_that_times_out_is_not_sent_again_as_a_probe() -> None:

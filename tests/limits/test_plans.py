@@ -87,43 +87,37 @@ def test_an_unknown_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Session()
 
 
+MINUTE = {"ratelimit_policy": "8000;w=60", "ratelimit_limit": "8000"}  # that of the plan
+
+
 @pytest.mark.parametrize(
-    ("headers", "limit", "window"),
+    ("headers", "price", "contradicted"),
     [
-        ({"ratelimit_policy": "20000;w=60", "ratelimit_limit": "20000"}, 20_000, 60),
-        ({"ratelimit_policy": "100;w=1, 9000000;w=86400"}, 9_000_000, 86_400),
-        ({"ratelimit_limit": "300"}, 300, None),
-        ({"ratelimit": "limit=300, remaining=5, reset=9"}, 300, None),
-        ({"ratelimit": '"a";r=5;t=9', "ratelimit_policy": '"a";q=90;w=60'}, 90, 60),
+        ({"ratelimit_policy": "20000;w=60", "ratelimit_limit": "20000"}, 10, (20_000, 60)),
+        ({"ratelimit_policy": "100;w=1, 9000000;w=86400"}, 10, (9_000_000, 86_400)),
+        ({"ratelimit_limit": "300"}, 10, (300, None)),
+        ({"ratelimit": "limit=300, remaining=5, reset=9"}, 10, (300, None)),
+        ({"ratelimit": '"a";r=5;t=9', "ratelimit_policy": '"a";q=90;w=60'}, 10, (90, 60)),
+        (MINUTE, 1, (8_000, 60)),  # what remains falls by one a request: these are no units of the plan
+        ({}, 10, None),
+        (MINUTE, 10, None),
+        ({"ratelimit_limit": "2000000"}, 10, None),
+        ({"ratelimit_policy": "100;w=1, 8000;w=60"}, 10, None),
+        ({"ratelimit_policy": '"free"'}, 10, None),
     ],
 )
 async def test_a_plan_that_a_limit_contradicts_is_dropped(
-    headers: dict[str, str], limit: float, window: float | None
+    headers: dict[str, str], price: float, contradicted: tuple[float, float | None] | None
 ) -> None:
-    """Another amount for the same window, or for one without a length, ends the plan with one event."""
-    shown, events = await walked(announcing(10, **headers), 5)
-    assert (shown, events) == ("", [PlanContradicted("data", "free", limit, window)])
+    """Another amount for the same window, or for one without a length, ends the plan with one event.
 
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"ratelimit_policy": "8000;w=60", "ratelimit_limit": "8000"},
-        {"ratelimit_limit": "2000000"},
-        {"ratelimit_policy": "100;w=1, 8000;w=60"},
-        {"ratelimit_policy": '"free"'},
-    ],
-)
-async def test_a_plan_that_agrees_is_kept(headers: dict[str, str]) -> None:
-    """Its own limits, those of other windows and names contradict nothing."""
-    assert await walked(announcing(10, **headers), 30) == ("free", [])
-
-
-async def test_a_plan_is_dropped_where_headers_count_requests() -> None:
-    """If what remains falls by one a request, the plan's units are no units of the service."""
-    service = announcing(1, ratelimit_policy="8000;w=60", ratelimit_limit="8000")
-    assert await walked(service, 30) == ("", [PlanContradicted("data", "free", 8_000, 60)])
+    Its own limits, those of other windows and names contradict nothing.
+    """
+    shown, events = await walked(
+        announcing(price, **headers), 30 if contradicted in (None, (8_000, 60)) else 5
+    )
+    assert shown == ("free" if contradicted is None else "")
+    assert events == ([] if contradicted is None else [PlanContradicted("data", "free", *contradicted)])
 
 
 async def test_what_was_announced_counts_after_a_plan() -> None:
