@@ -28,7 +28,7 @@ from tests.cli.terminal import (
     start,
 )
 from tests.cli.terminal import environment as environment
-from tests.simulator.test_anomalies import loads
+from tests.simulator.test_routes import loads
 
 BLOCKS = "/v1/chains/43114/blocks"
 ANOMALY_OPTIONS = {name for name in get_type_hints(Anomalies) if name != "route"}
