@@ -22,7 +22,6 @@ from chainapi._api.endpoint import Endpoint
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import PageDecoder, decode_resource
 from chainapi.simulator import Anomalies, Settings, Simulator
-from chainapi.simulator.rows import encode
 from chainapi.transport import Request, Response
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, body_of, request_to, values
@@ -166,11 +165,6 @@ class Caller:
     def walk(self, place: str, **query: Any) -> list[Any]:
         """Return the rows of all pages."""
         return [row for rows in self.pages(place, **query) for row in rows]
-
-    def held(self, place: str, **query: Any) -> list[Any]:
-        """Return the rows that the service has, as sent."""
-        rows: list[Any] = loads(encode(self.sim.rows_of(short(place), **query)))
-        return rows
 
 
 def loads(body: bytes) -> Any:
@@ -475,12 +469,12 @@ def test_chains_have_one_record_in_both_services() -> None:
 METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 
 
-@pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
-def test_points_lie_as_far_apart_as_requested(interval: str, step: int) -> None:
+def test_points_lie_as_far_apart_as_requested() -> None:
     """Points of a series are one interval apart, the newest at or before the epoch."""
-    rows = Caller().body(METRIC, timeInterval=interval)["results"]
-    assert 0 <= EPOCH - rows[0]["timestamp"] < step
-    assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
+    for interval, step in (("hour", 3_600), ("day", 86_400), ("week", 604_800)):
+        rows = Caller().rows(METRIC, timeInterval=interval)
+        assert 0 <= EPOCH - rows[0]["timestamp"] < step
+        assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
 
 
 def test_block_bounds_take_in_what_lies_within() -> None:
@@ -602,23 +596,23 @@ def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, st
 
 
 def test_units_are_counted_by_the_weight_of_the_route() -> None:
-    """`weighted` charges the units of the route, or one if its cost is unknown."""
-    caller = Caller(limit=200, weighted=True)
+    """`weighted` charges the units of a route of each service, or one if its cost is unknown.
+
+    A request above the remaining units gets 429, and cheaper ones still succeed.
+    """
+    caller = Caller(limit=200, weighted=True, metrics_limit=250)
     names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
-    paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
-    left = [caller.response(path).headers["ratelimit-remaining"] for path in paths]
-    assert left == ["190", "189", "89", "88", "68", "67"]
-
-
-def test_what_does_not_fit_into_the_limit_is_refused() -> None:
-    """A request above the remaining units gets 429, and cheaper ones still succeed."""
-    caller = Caller(limit=25, weighted=True)
-    path = path_of("data.evm.transactions")
-    assert [caller.response(path).status for _ in range(2)] == [200, 429]
-    assert caller.response(path).headers["retry-after"] == "60"
-    assert caller.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
+    places = [*names, "/data/v1/health-check", "/data/v1/nothing", "POST /data/v1/webhooks"]
+    left = [caller.response(place).headers["ratelimit-remaining"] for place in places]
+    assert left == ["190", "189", "89", "88", "68", "67", "47"]
+    dear = caller.response("data.primary_network.details")
+    assert (dear.status, dear.headers["retry-after"]) == (429, "60")
+    assert caller.response("data.chains").headers["ratelimit-remaining"] == "46"
     caller.now = 60.0
-    assert caller.response(path).headers["ratelimit-remaining"] == "5"
+    assert caller.response("data.primary_network.details").headers["ratelimit-remaining"] == "100"
+    metric = "/v2/chains/7/metrics/txCount"
+    assert [caller.response(metric).status for _ in range(3)] == [200, 200, 429]
+    assert caller.response("/v2/nothing").status == 404
 
 
 # How it is loaded

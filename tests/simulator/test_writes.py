@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from chainapi import WRITES
-from chainapi.simulator import Fault, Settings, Simulator, World
+from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
 from tests.documents import Maker, body_of, values
 from tests.simulator.test_routes import Caller, Json, refused
@@ -20,11 +20,7 @@ VALIDATORS: Json = {
     "eventType": "validator_activity",
     "url": "x",
     "network": "fuji",
-    "metadata": {
-        "keyType": "nodeId",
-        "keys": ["NodeID-1"],
-        "subEvents": {"validatorActivitySubEvents": []},
-    },
+    "metadata": {"keyType": "nodeId", "keys": ["NodeID-1"], "subEvents": {"validatorActivitySubEvents": []}},
 }
 WEBHOOK: Json = body_of(
     WRITES["data.webhooks.create"],
@@ -36,8 +32,7 @@ def sent(caller: Caller, method: str, path: str, body: Any = None) -> Response:
     """Return the answer to a request with a body, which may be bytes."""
     content = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     headers = {"x-data-api-key": "simulated-key"}
-    request = Request(method, f"https://simulator.invalid{path}", headers, content)
-    return caller.world.answer(caller.world.sent(request, caller.now), caller.now).response
+    return caller.send(Request(method, f"https://simulator.invalid{path}", headers, content))
 
 
 def created(caller: Caller) -> str:
@@ -107,11 +102,7 @@ def test_a_webhook_of_the_beginning_changes_too() -> None:
     path = f"{WEBHOOKS}/{rows[2]['id']}"
     assert sent(caller, "PATCH", path, {"name": "mine"}).status == 200
     assert caller.body(path)["name"] == "mine"
-    assert caller.walk("data.webhooks.list") == [
-        *rows[:2],
-        {**rows[2], "name": "mine"},
-        *rows[3:],
-    ]
+    assert caller.walk("data.webhooks.list") == [*rows[:2], {**rows[2], "name": "mine"}, *rows[3:]]
 
 
 def test_pages_of_changed_webhooks_have_tokens() -> None:
@@ -148,11 +139,8 @@ def test_reads_with_bad_bodies_are_refused(path: str, body: Any, said: str) -> N
 
 def test_an_operator_and_a_page_size_have_bounds() -> None:
     """A composite query with an unknown operator or too large a page is refused."""
-    query = {
-        "id": "1",
-        "type": "LatestBalanceStarsArena",
-        "params": {"minBalance": "1", "subjectAddress": "0xa"},
-    }
+    params = {"minBalance": "1", "subjectAddress": "0xa"}
+    query = {"id": "1", "type": "LatestBalanceStarsArena", "params": params}
     for change in ({"operator": "XOR"}, {"pageSize": 10_001}, {"pageSize": "5"}):
         body = {"operator": "OR", "queries": [query], **change}
         assert sent(Caller(), "POST", COMPOSITE, body).status == 400
@@ -169,12 +157,10 @@ def test_both_utxo_routes_show_the_same_outputs() -> None:
 
 def test_faults_are_aimed_at_methods() -> None:
     """A fault of a route with POST does not meet the GET of its path."""
-    world = World(Settings(faults=[Fault(route="data.webhooks.create", status=503)]))
-    caller = Caller()
-    caller.world = world
+    caller = Caller(faults=[Fault(route="data.webhooks.create", status=503)])
     assert sent(caller, "GET", WEBHOOKS).status == 200
     assert sent(caller, "POST", WEBHOOKS, WEBHOOK).status == 503
-    world.settings.faults = (Fault(route="/v1/webhooks", status=502),)
+    caller.sim.faults = (Fault(route="/v1/webhooks", status=502),)
     assert sent(caller, "GET", WEBHOOKS).status == sent(caller, "POST", WEBHOOKS, WEBHOOK).status == 502
 
 
@@ -188,10 +174,3 @@ def test_rows_of_a_list_with_post() -> None:
         simulator.rows_of("POST /v2/chains")
     with pytest.raises(ValueError, match="cannot insert"):
         simulator.insert("POST /v2/lookingGlass/compositeQuery", 1)
-
-
-def test_writes_cost_units() -> None:
-    """A write costs its documented units, as a read does."""
-    caller = Caller(limit=30, weighted=True)
-    assert sent(caller, "POST", WEBHOOKS, WEBHOOK).headers["ratelimit-remaining"] == "10"  # medium: 20
-    assert sent(caller, "POST", WEBHOOKS, WEBHOOK).status == 429
