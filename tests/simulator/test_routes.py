@@ -541,6 +541,9 @@ REFUSED: list[tuple[str, Json, int, str]] = [
     ("/data/v1/primaryNetworkRpcUsageMetrics", {}, 400, "network should not be empty"),
     ("/data/v1/networks/fuji/subnets", {"pageSize": 10_001}, 400, "pageSize must not be greater than 10000"),
     ("/data/v1/chains/7/blocks/1/transactions", {"pageSize": -1}, 400, "pageSize must not be less than 0"),
+    ("/data/v1/chains/7/blocks", {"pageSize": 0}, 400, "pageSize must not be less than 1"),
+    ("/data/v1/chains/7/blocks", {"pageSize": 101}, 400, "pageSize must not be greater than 100"),
+    ("/data/v1/chains/7/blocks", {"pageSize": "9" * 5000}, 400, "pageSize must be an integer number"),
     (
         "/data/v1/networks/fuji/blockchains/p-chain/transactions:listStaking",
         {"txTypes": "BaseTx,Nonsense"},

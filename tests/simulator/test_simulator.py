@@ -236,16 +236,6 @@ def test_escaped_path_is_the_same_list() -> None:
     assert caller.response("/v1/chains/%343114/blocks").status == 500
 
 
-def test_page_size_is_10_by_default() -> None:
-    """Pages have 10 rows, or pageSize, which is a whole number from 1 to 100."""
-    caller = Caller()
-    sizes: list[Json] = [{}, {"pageSize": 1}, {"pageSize": 100}]
-    assert [len(caller.rows(BLOCKS, **size)) for size in sizes] == [10, 1, 100]
-    for size, said in (("0", "be less than 1"), ("101", "be greater than 100"), ("9" * 5000, "an integer")):
-        status, _, (message,) = refused(caller.response(BLOCKS, pageSize=size))
-        assert (status, said in message) == (400, True), message
-
-
 # Page tokens
 
 
