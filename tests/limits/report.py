@@ -12,7 +12,7 @@ from statistics import median
 from attrs import evolve
 
 from chainapi import Limit
-from chainapi.testing import VirtualLoop
+from chainapi.testing import run as in_virtual_time
 from tests.limits import runs
 from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells, server_kinds
 from tests.limits.changing import Crowded
@@ -80,20 +80,20 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
     rng = random.Random(seed)
     server = FromFirst(LIMIT, WINDOW)
     passed: list[int] = []
-    loop = VirtualLoop()
 
     async def call(gate: Gate, number: int) -> None:
         permit = await gate.acquire(Ask("/"))
         try:
             passed.append(number)
             await asyncio.sleep(0.025)
-            response = server.answer(loop.time(), 1.0)
+            response = server.answer(asyncio.get_running_loop().time(), 1.0)
             await asyncio.sleep(0.025)
             permit.answered(response.status, response.info)
         finally:
             permit.lost()
 
-    async def run() -> tuple[int, int, int]:
+    async def measured() -> tuple[int, int, int]:
+        loop = asyncio.get_running_loop()
         gate = Gate(max_in_flight=64, random=rng.random)
         tasks = [loop.create_task(call(gate, number)) for number in range(waiters)]
         doomed = rng.sample(range(waiters), waiters // 3)
@@ -108,10 +108,7 @@ def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
         rest = gate.snapshot()
         return stuck, overtook, rest.waiting + rest.in_flight
 
-    try:
-        return loop.run_until_complete(run())
-    finally:
-        loop.close()
+    return in_virtual_time(measured())
 
 
 def _with_headers(quick: bool) -> list[Row]:
