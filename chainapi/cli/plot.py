@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 from attrs import evolve, frozen
 from cyclopts import Parameter
@@ -14,8 +14,10 @@ from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.export.chart import MOST, Chart, draw, read_chart, require_pictures, save
 
-__all__ = ["PLAIN", "ChartOptions", "plot", "present"]
+__all__ = ["PLAIN", "ChartOptions", "Picture", "plot", "present"]
 
+# The option of other commands for a file, too.
+Picture: TypeAlias = Annotated[Path | None, Parameter(alias="--out")]
 WIDEST = 120  # characters
 HEIGHT = 20  # lines
 
@@ -59,7 +61,7 @@ async def plot(
     x: str | None = None,
     y: str | None = None,
     series: Many = None,
-    png: Path | None = None,
+    png: Picture = None,
     options: ChartOptions = PLAIN,
     terminal: Hidden,
 ) -> int:

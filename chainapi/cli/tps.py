@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import aclosing
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -21,7 +20,7 @@ from chainapi.cli.common import (
     Hidden,
     open_session,
 )
-from chainapi.cli.plot import PLAIN, ChartOptions, present
+from chainapi.cli.plot import PLAIN, ChartOptions, Picture, present
 from chainapi.cli.tables import row_writer
 from chainapi.cli.wording import worded
 from chainapi.errors import ChainAPIError, ConfigurationError
@@ -37,7 +36,7 @@ async def tps(
     all_: Annotated[Flag, Parameter(name="--all")] = False,
     json: Flag = False,
     plot: Flag = False,
-    png: Path | None = None,
+    png: Picture = None,
     options: ChartOptions = PLAIN,
     connection: ConnectionOptions = DEFAULTS,
     terminal: Hidden,

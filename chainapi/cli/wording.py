@@ -7,7 +7,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from cyclopts import CycloptsError
+from cyclopts import CycloptsError, UnusedCliTokensError
 
 from chainapi._text import MASK, SHORTEST_KEY
 from chainapi.errors import APIStatusError, DecodeError
@@ -25,6 +25,8 @@ def worded(error: Exception, advice: str = "") -> str:
 
     Options stand in place of arguments, and `advice` in place of that for Python.
     """
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        return f"{error.unused_tokens[0]!r} is one value too many, see --help"
     if isinstance(error, CycloptsError):
         return _LIKE_KEY.sub(MASK, str(error))
     if isinstance(error, APIStatusError):  # in the words of the service

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-
-from tests.cli.terminal import ADDRESSES
-from tests.sessions import Answering
+from tests.cli.terminal import ADDRESSES, Fixed
 
 KEY = ADDRESSES["CHAINAPI_API_KEY"]
 
 
-class Recorder(Answering):
+class Recorder(Fixed):
     """Public services, as far as a request reaches them: records it, and answers the same to each."""
 
     def __init__(self, body: object, status: int = 200) -> None:
-        super().__init__(json.dumps(body).encode(), status, headers={"content-type": "application/json"})
+        super().__init__(status, body)
 
     @property
     def places(self) -> list[str]:

@@ -22,7 +22,8 @@ from chainapi.cli import FAILED, INTERRUPTED, PARTLY, PIPE_CLOSED, TERMINATED, W
 from chainapi.cli.terminal import Terminal, standard
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
-from chainapi.transport import Request, Response, Transport
+from chainapi.transport import Transport
+from tests.sessions import Answering
 
 __all__ = [
     "ADDRESSES",
@@ -78,21 +79,17 @@ class Broken(io.StringIO):
         raise self._error
 
 
-class Fixed:
+class Fixed(Answering):
     """A transport with one constant response, of a JSON value or a text, which keeps the requests."""
 
     def __init__(self, status: int, body: object) -> None:
         text = body if isinstance(body, str) else json.dumps(body)
-        self._response = Response(status, {"content-type": "application/json"}, text.encode())
-        self.asked: list[str] = []
+        super().__init__(text.encode(), status, headers={"content-type": "application/json"})
 
-    async def send(self, request: Request) -> Response:
-        """Answer."""
-        self.asked.append(request.url.removeprefix("https://simulator.invalid/"))
-        return self._response
-
-    async def aclose(self) -> None:
-        """Close nothing: no resource is open."""
+    @property
+    def asked(self) -> list[str]:
+        """Service, path and query of each request."""
+        return [request.url.removeprefix("https://simulator.invalid/") for request in self.requests]
 
 
 @frozen

@@ -308,37 +308,31 @@ def test_each_failing_source_is_reported() -> None:
     assert sources_in("blocks.jsonl") == {"43114": 30}
 
 
-def test_an_error_of_all_sources_prints_how_to_continue(folder: Path) -> None:
-    """An error in the middle is reported, and the printed command continues."""
-    name = "with space.jsonl"
-    command = (ROUTE, "43114", "53935", "--page-size", "10", "--concurrency", "1", "--out", name)
-    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=4, status=401),))
-    outcome = exported(*command, simulator=simulator)
-    error, advice = outcome.err.splitlines()
+UTXOS = "data.primary_network.utxos --over addresses --param network=mainnet --param blockchain_id=p-chain"
+
+
+@pytest.mark.parametrize(
+    ("command", "name", "sources", "kept"),
+    [
+        (f"{ROUTE} 43114 53935 --concurrency 1 --out 'a b.jsonl'", "a b.jsonl", ["43114", "53935"], 30),
+        (f"{UTXOS} --out=-a.jsonl -- -x", "-a.jsonl", ["-x"], 20),
+    ],
+)
+def test_an_error_of_all_sources_prints_how_to_continue(
+    command: str, name: str, sources: list[str], kept: int
+) -> None:
+    """An error in the middle is reported, and the printed command continues, whatever its words are."""
+    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=kept // 10 + 1, status=401),))
+    outcome = exported("--page-size", "10", *shlex.split(command), simulator=simulator)
+    error, advice = outcome.err.splitlines()[-2:]
     assert (outcome.code, error[:15]) == (FAILED, "chainapi: 401 U")
-    kept, words = advice.split("; to continue: chainapi ")
-    assert kept == "chainapi: 30 new rows kept"
+    said, words = advice.split("; to continue: chainapi ")
+    assert said == f"chainapi: {kept} new rows kept"
     simulator.faults = ()
     again = chainapi(*shlex.split(words), transport=simulator.transport())
-    assert again == Outcome(0, "", f"chainapi: 30 new rows of 2 sources fetched, {name} written\n")
-    assert sources_in(name) == {"43114": 30, "53935": 30}
-
-
-def test_an_export_continues_with_names_that_begin_with_a_dash(folder: Path) -> None:
-    """The command that continues an export can be run, whatever its sources and its file are."""
-    simulator = Simulator(seed=1, rows=30, faults=(Fault(at=2, status=401),))
-    command = (
-        "data.primary_network.utxos --over addresses --param network=mainnet --param blockchain_id=p-chain"
-    )
-    outcome = exported(
-        *command.split(), "--out=-a.jsonl", "--page-size", "10", "--", "-x", simulator=simulator
-    )
-    assert outcome.code == FAILED
-    words = shlex.split(outcome.err.partition("to continue: chainapi ")[2])
-    simulator.faults = ()
-    again = chainapi(*words, transport=simulator.transport())
-    assert again == Outcome(0, "", "chainapi: 20 new rows of 1 source fetched, -a.jsonl written\n")
-    assert sources_in("-a.jsonl") == {"-x": 30}
+    new = f"{30 * len(sources) - kept} new rows of {len(sources)} source{'s' * (len(sources) > 1)}"
+    assert again == Outcome(0, "", f"chainapi: {new} fetched, {name} written\n")
+    assert sources_in(name) == dict.fromkeys(sources, 30)
 
 
 def test_the_way_to_go_on_has_every_option(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,84 +367,6 @@ def test_a_target_of_other_rows_is_left_alone(folder: Path) -> None:
     outcome = exported(ROUTE, "43114", "--out", "b.csv", "--limit", "7", simulator=simulator)
     assert outcome.code == FAILED
     assert "b.csv holds another export: --limit was left out, is 7" in outcome.err
-
-
-@pytest.mark.parametrize(
-    ("tokens", "said"),
-    [
-        ([ROUTE, "43114"], "--out"),
-        ([ROUTE, "--out", "b.csv"], "give values of chain_id, or --from FILE"),
-        ([ROUTE, "43114", "--out", "b.exe"], "b.exe"),
-        ([ROUTE, "43114", "--out", "b.csv", "--format", "xml"], "xml"),
-        ([ROUTE, "43114", "--out", "b.csv", "--limit", "0"], "--limit"),
-        ([ROUTE, "43114", "--out", "b.csv", "--concurrency", "0"], "--concurrency"),
-        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "0"], "--page-size"),
-        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "101"], "--page-size 101"),
-        ([ROUTE, "43114", "--out", "b.csv", "--page-size", "9", "--param", "page_size=9"], "page_size"),
-        ([ROUTE, "43114", "--out", "b.csv", "--param", "chain_id=43114"], "one value too many"),
-        ([ROUTE, "43114", "--out", "b.csv", "--param", "colour=red"], "colour"),
-        ([ROUTE, "43114", "--out", "b.csv", "--over", "colour"], "--over colour"),
-        ([ROUTE, "43114", "--out", "b.csv", "--api", "data"], "--api does not apply"),
-        ([ROUTE, "43114", "--out", "b.csv", "--items", "blocks"], "--items does not apply"),
-        ([ROUTE, "--from", "nofile", "--out", "b.csv"], "--from nofile cannot be read"),
-        ([ROUTE, "--from", "binary", "--out", "b.csv"], "--from binary is not UTF-8 text"),
-        ([ROUTE, "43114", "--out", "b.csv", "--fields", "a,tx_cuont"], "the nearest are 'tx_count'"),
-        (
-            [ROUTE, "43114", "--out", "b.csv", "--fields", "gas_used,gas_used"],
-            "--fields has 'gas_used' twice",
-        ),
-        ([ROUTE, "43114", "--out", "b.csv", "--lookback", "9 blocks"], "--lookback in blocks does not fit"),
-        ([ROUTE, "43114", "--out", "b.csv", "--lookback", "soon"], "--lookback 'soon' must be a distance"),
-        (["data.chains", "--out", "b.csv", "--lookback", "1d"], "--lookback does not apply to this list"),
-        (
-            [ROUTE, "43114", "--out", "b.csv", "--compression", "gzip"],
-            "compression and row groups apply to Parquet",
-        ),
-        (
-            [ROUTE, "43114", "--out", "b.parquet", "--compression-level", "99"],
-            "--compression-level 99 must be a whole number from 1 to 22",
-        ),
-        ([ROUTE, "43114", "--out", "b.csv", "--partition", "day"], "--partition applies to a folder"),
-        ([ROUTE, "43114", "--out", "b", "--partition", "week"], "'week', which is no key"),
-        (
-            [METRIC, "validatorCount", "--param", "network=mainnet", "--ranges", "8", "--out", "b.csv"],
-            "pass --param start_timestamp=VALUE, because",
-        ),
-        (
-            [ROUTE, "43114", "--out", "b", "--partition", "day", "--fields", "gas_used"],
-            "add 'block_timestamp' to --fields",
-        ),
-        (["--out", "b.csv"], "a ROUTE is missing"),
-        ([ROUTE, "43114", "--out", "b", "--commit-seconds", "-1"], "--commit-seconds"),
-        (["--show", "b", "--out", "c"], "--out does not apply"),
-        ([ROUTE, "43114", "--out", "sftp://me:hunt3r2@host/b/"], "sftp://host/b/ was given with a password"),
-        ([*TRANSFERS, "--out", "t.csv", "--ranges", "many"], "--ranges 'many' must be a number of ranges"),
-        ([*TRANSFERS, "--out", "t.csv", "--ranges", "7 days"], "days do not fit a list by block"),
-        ([*TRANSFERS, "--out", "t.csv", "--ranges", "8", "--limit", "5"], "does not apply with a limit"),
-        ([BLOCKS, "--out", "b.jsonl", "--fields", "blockNumber"], "--fields"),
-        ([BLOCKS, "--out", "b/", "--partition", "day"], "--partition"),
-        (["data.evm.block", "--out", "b.csv"], "not a list"),
-        (["data.evm.bloks", "43114", "--out", "b.csv"], "did you mean"),
-        (["data.primary_network.utxos", "mainnet", "--out", "b.csv"], "give all but one with --param"),
-        ([BLOCKS, "43114", "--out", "b.jsonl"], "'43114' is not a path"),
-        ([BLOCKS, "--out", "b.jsonl", "--over", "chain_id"], "--over does not apply"),
-        (
-            [BLOCKS, "--out", "b.jsonl", "--param", "page_size=5"],
-            "chainapi: --param page_size=5 is not a query parameter",
-        ),
-        ([BLOCKS, "--out", "b.csv", "--progress", "none"], "not known: name a route, or write JSON lines"),
-    ],
-)
-def test_wrong_usage_sends_nothing(tokens: list[str], said: str, folder: Path) -> None:
-    """Wrong usage is one error line with the reason, in the words of a command line, and no request."""
-    (folder / "binary").write_bytes(b"\xff\xfe\x00")
-    simulator = Simulator(seed=1)
-    outcome = exported(*tokens, simulator=simulator)
-    assert (outcome.code, outcome.out, simulator.stats.requests) == (WRONG_USAGE, "", 0)
-    *note, line = outcome.err.splitlines()
-    assert said in line
-    assert not note or "later runs do not fetch it again" in note[0]
-    assert [word for word in ("hunt3r2", "model=", "timedelta") if word in outcome.err] == []
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from attrs import fields
 import chainapi as package
 from chainapi import ROUTES, WRITES, Limit, Session
 from chainapi.models import EvmBlock, NativeTransaction
-from chainapi.simulator import Simulator
 from tests.cli.terminal import BLOCKS, FAILED, WRONG_USAGE, Fixed, chainapi, finish, start
 from tests.cli.terminal import environment as environment
 from tests.cli.terminal import plain as seen
@@ -112,27 +111,6 @@ def test_rows_without_a_model_are_printed_unchanged() -> None:
     assert (outcome.code, outcome.rows) == (0, ["a", "b"])
 
 
-def test_list_by_name_goes_on_where_it_failed() -> None:
-    """`list` by name continues a failed walk with the printed command.
-
-    The command prints exactly the missing rows, however often it fails.
-    """
-    simulator = Simulator(limit=3)
-    command = ["list", "data.evm.blocks", "43114", "--param", "page_size=10", "--limit", "65"]
-    words, rows, at = [*command, "--max-wait", "0"], [], 0.0
-    for given_, left in ((30, "35"), (30, "5")):
-        outcome = chainapi(*words, transport=simulator.transport(), at=at)
-        assert (outcome.code, len(outcome.rows)) == (FAILED, given_)
-        rows += outcome.rows
-        program, *words = shlex.split(outcome.err.splitlines()[-1].partition("to continue: ")[2])
-        assert (program, words[:3]) == ("chainapi", command[:3])
-        assert words[words.index("--limit") + 1] == left
-        at += 100.0
-    last = chainapi(*words, transport=simulator.transport(), at=at)
-    assert last.code == 0
-    assert rows + last.rows == chainapi(*command, transport=Simulator().transport()).rows
-
-
 @pytest.mark.parametrize("single", [False, True])
 def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
     """A deprecated route prints one line on standard error and no Python warning."""
@@ -143,41 +121,6 @@ def test_deprecated_route_is_reported_in_one_line(single: bool) -> None:
     (line,) = outcome.err.splitlines()
     assert line.startswith("chainapi: Teleporter.message")
     assert " is deprecated: the service will remove /v1/teleporter/messages" in line
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        (["data.evm.bloks"], "no route is named 'data.evm.bloks': did you mean 'data.evm.blocks'?"),
-        (["blocks"], "did you mean 'data.evm.blocks'?"),
-        (["zzz"], "`chainapi routes` shows all names"),
-        (["data.evm.blocks"], "missing chain_id"),
-        (["data.evm.blocks", "1", "--api", "metrics"], "--api does not apply"),
-        (["data.evm.blocks", "1", "--items", "blocks"], "--items does not apply"),
-        (["data.evm.blocks", "1", "--page-size", "101"], "--page-size 101 is not from 1 to 100"),
-        (
-            ["data.evm.blocks", "1", "--page-size", "7", "--param", "page_size=7"],
-            "page_size takes one value, not 2",
-        ),
-        (["data.chain", "1", "--page-size", "7"], "page_size"),
-        (["data.chain", "1", "--all"], "--all does not apply: data.chain returns a single resource"),
-        (["data.chain", "1", "--resume", "{}"], "--resume does not apply"),
-        ([BLOCKS, "43114"], "VALUE does not apply"),
-        ([BLOCKS, "--param", "pageToken=x"], "--param pageToken=x is not a query parameter"),
-        ([BLOCKS, "--param", "pagesize=7"], "--param pagesize=7 is not a query parameter, see --help"),
-        (
-            [BLOCKS, "--param", "start_block=7"],
-            "start_block=7 is not a query parameter: parameters of the services have no underscore",
-        ),
-        (["data.evm.blocks", "1", "--resume", "{}"], "--resume: this is no checkpoint"),
-    ],
-)
-def test_list_refuses_wrong_usage(tokens: list[str], message: str) -> None:
-    """`list` refuses options and values that do not apply, in one line, unsent."""
-    outcome = chainapi("list", *tokens, transport=Fixed(500, {}))
-    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    (line,) = outcome.err.splitlines()
-    assert message in line
 
 
 # chainapi routes
@@ -393,29 +336,6 @@ def test_estimate_is_a_table_on_a_terminal() -> None:
     assert lines[2][:2] == ["minutes", "0.0"]
     assert lines[3] == ["share", "of", "a", "day", "8.3%"]
     assert chainapi(*command, "--json", tty=True).rows == chainapi(*command).rows
-
-
-@pytest.mark.parametrize(
-    ("tokens", "message"),
-    [
-        (["data.evm.blocks"], "--rows"),
-        (["data.evm.blocks", "--rows", "0"], "--rows"),
-        (["data.evm.blok", "--rows", "1"], "did you mean 'data.evm.block'?"),
-        ([BLOCKS, "--rows", "1"], f"the cost of {BLOCKS!r} is not known: give the name of a route"),
-        (["data.chains", "--rows", "1"], "give --page-size"),
-        (["data.chain", "--rows", "1", "--page-size", "7"], "--page-size does not apply"),
-        (["data.evm.blocks", "--rows", "1", "--page-size", "101"], "--page-size 101"),
-        (["data.evm.blocks", "1", "2", "--rows", "1"], "one value too many"),
-        (["data.evm.blocks", "--rows", "1", "--limit", "5/60"], "a request costs 10 units"),
-        (["data.evm.blocks", "--rows", "1", "--limit", "much"], "AMOUNT/TIME"),
-    ],
-)
-def test_estimate_refuses_wrong_usage(tokens: list[str], message: str) -> None:
-    """An estimate without enough information is wrong usage in one line."""
-    outcome = chainapi("estimate", *tokens)
-    assert (outcome.code, outcome.out) == (WRONG_USAGE, "")
-    (line,) = outcome.err.splitlines()
-    assert message in line
 
 
 # Completion

@@ -71,37 +71,6 @@ def test_values_are_read_as_the_route_takes_them(
     assert {key: type(found[key]) for key in values} == {key: type(value) for key, value in values.items()}
 
 
-@pytest.mark.parametrize(
-    ("name", "words", "params", "message"),
-    [
-        ("data.evm.blocks", [], [], "missing chain_id; usage: data.evm.blocks CHAIN_ID"),
-        (
-            "data.primary_network.chain_ids",
-            [],
-            [],
-            "missing network, addresses; usage: data.primary_network.chain_ids NETWORK --param addresses=",
-        ),
-        ("data.evm.blocks", ["1", "2"], [], "'2' is one value too many; usage: data.evm.blocks CHAIN_ID"),
-        ("data.chains", ["1"], [], "'1' is one value too many; usage: data.chains"),
-        ("data.evm.blocks", ["1"], ["chain_id=2"], "chain_id takes one value, not 2"),
-        ("data.evm.blocks", ["1"], ["page_size=7", "pageSize=7"], "page_size takes one value, not 2"),
-        ("data.evm.blocks", ["1"], ["page_size=x"], "page_size='x' is invalid: it must be a whole number"),
-        ("data.evm.blocks", ["1"], ["page_sise=1"], "did you mean 'page_size'?"),
-        ("data.evm.blocks", ["1"], ["page_size"], "--param 'page_size' must be NAME=VALUE"),
-        (UTXOS, ["fugi", "p-chain"], [], "network='fugi' is not known; did you mean 'fuji'?"),
-        (UTXOS, ["fuji", "p-chain"], ["min_utxo_amount=x"], "is invalid: it must be a number"),
-        (BALANCES, ["1", "0x"], ["filter_spam_tokens=yes"], "it must be true or false"),
-        (METRIC, ["1", "avgTps"], ["start_timestamp=soon"], "or an ISO date such as 2026-01-31"),
-        (METRIC, ["1", "avgTps"], ["start_timestamp=-1"], "is not from 0 on"),
-    ],
-)
-def test_invalid_value_is_named(name: str, words: list[str], params: list[str], message: str) -> None:
-    """A missing, surplus, unknown or invalid value is one error that names it."""
-    with pytest.raises(ConfigurationError) as caught:
-        read_values(name, words, params)
-    assert message in str(caught.value)
-
-
 WITH_RECORDS = {name for name, one in ROUTES.items() if any(part.union for part in one.parameters)}
 
 

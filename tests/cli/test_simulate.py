@@ -28,7 +28,7 @@ from tests.cli.terminal import (
     start,
 )
 from tests.cli.terminal import environment as environment
-from tests.simulator.test_anomalies import loads
+from tests.simulator.test_routes import loads
 
 BLOCKS = "/v1/chains/43114/blocks"
 ANOMALY_OPTIONS = {name for name in get_type_hints(Anomalies) if name != "route"}
@@ -136,40 +136,6 @@ def test_commands_of_the_docs_serve() -> None:
     assert found == [[*ADDRESSES, *header * ("--api-key-header" in command)] for command in SHOWN]
     options = {"anomalies_in", *ANOMALY_OPTIONS}
     assert [name for name in options if f"--{name.replace('_', '-')}" not in " ".join(SHOWN)] == []
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--fault", "data.evm.bloks=status:503"], "--fault: no route is named 'data.evm.bloks'"),
-        (
-            ["--fault", "data.evm.blocks"],
-            "--fault: cannot read the fault 'data.evm.blocks': write ROUTE=KEY:VALUE",
-        ),
-        (["--fault", "*=sta"], "--fault: a fault has no part 'sta': use at:VALUE, every:VALUE"),
-        (["--fault", "*=stall", "--fault", "*=at:0,stall"], "--fault: 'at' must be >= 1: 0"),
-        (["--chains", "7", "7"], "chainapi: --chains must be at least one chain id, each given once"),
-        (["--chains", "C"], "--chains"),
-        (
-            ["--anomalies-in", "data.nothing", "--ties", "2"],
-            "chainapi: no route is named 'data.nothing'",
-        ),
-        (["--ties", "0"], "--ties"),
-        (["--order", "random"], "--order"),
-        (["--malformed", "2"], "--malformed"),
-        (["--repeat-pages", "0"], '--repeat-pages must be "last" or a number'),
-        (["--repeat-pages", "first"], "--repeat-pages"),
-        (["--grow-every", "0"], "--grow-every"),
-        (["--expired-status", "200"], "--expired-status"),
-        (["--fault", "*=status:99"], "--fault: 'status' must be >= 200: 99"),
-        (["--api-key-header", "x y"], "--api-key-header"),
-    ],
-)
-def test_impossible_options_are_wrong_usage(options: list[str], said: str) -> None:
-    """Impossible options are refused in one line with their name, before serving."""
-    outcome = chainapi("simulate", *options)
-    assert (outcome.code, outcome.out, len(outcome.err.splitlines())) == (WRONG_USAGE, "", 1)
-    assert said in outcome.err
 
 
 def test_help_names_every_part_of_a_fault() -> None:

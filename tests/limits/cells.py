@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from itertools import cycle, product
 
 from attrs import field, frozen
@@ -30,37 +31,26 @@ QUICK = ((16, True), (4096, False))  # concurrency, and whether some round trips
 
 Build = Callable[[], Server]
 
-KINDS: dict[str, Build] = {
-    "window from the first request": lambda: FromFirst(LIMIT, WINDOW),
-    "window on the clock": lambda: Clocked(LIMIT, WINDOW, phase=23.0),
-    "sliding log": lambda: SlidingLog(LIMIT, WINDOW),
-    "sliding counters": lambda: Counters(LIMIT, WINDOW, phase=23.0),
-    "token bucket": lambda: Bucket(LIMIT, WINDOW),
-    "GCRA, burst of 10": lambda: Gcra(LIMIT, WINDOW, size=10.0),
-    "minute and day": lambda: Stacked(
-        LIMIT, WINDOW, first=FromFirst(LIMIT, WINDOW), second=FromFirst(2500.0, DAY)
-    ),
-    "penalty": lambda: Penal(LIMIT, WINDOW),
-}
 
-
-def server_kinds(limit: float, window: float, phase: float, burst: float) -> list[Build]:
+def server_kinds(limit: float, window: float, phase: float, burst: float) -> dict[str, Build]:
     """Return servers of each kind, with limits, clocks and bursts as random cases choose them."""
-    return [
-        lambda: FromFirst(limit, window),
-        lambda: Clocked(limit, window, phase=phase),
-        lambda: SlidingLog(limit, window),
-        lambda: Counters(limit, window, phase=phase),
-        lambda: Bucket(limit, window),
-        lambda: Gcra(limit, window, size=burst),
-        lambda: Stacked(
-            limit,
-            window,
-            first=FromFirst(limit, window),
-            second=Clocked(2.2 * limit, 24 * window, phase=phase),
-        ),
-        lambda: Penal(limit, window),
-    ]
+    day = partial(Clocked, 2.2 * limit, 24 * window, phase=phase)
+    return {
+        "window from the first request": lambda: FromFirst(limit, window),
+        "window on the clock": lambda: Clocked(limit, window, phase=phase),
+        "sliding log": lambda: SlidingLog(limit, window),
+        "sliding counters": lambda: Counters(limit, window, phase=phase),
+        "token bucket": lambda: Bucket(limit, window),
+        "GCRA, burst of 10": lambda: Gcra(limit, window, size=burst),
+        "minute and day": lambda: Stacked(limit, window, first=FromFirst(limit, window), second=day()),
+        "penalty": lambda: Penal(limit, window),
+    }
+
+
+KINDS = server_kinds(LIMIT, WINDOW, phase=23.0, burst=10.0)
+KINDS["minute and day"] = lambda: Stacked(
+    LIMIT, WINDOW, first=FromFirst(LIMIT, WINDOW), second=FromFirst(2500.0, DAY)
+)
 
 
 @frozen

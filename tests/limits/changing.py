@@ -1,7 +1,8 @@
-"""Servers that change their limit, and servers without one."""
+"""Servers that change their limit or that others use too, and servers without a limit."""
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 
 from attrs import define, field
@@ -9,17 +10,51 @@ from attrs import define, field
 from tests.limits.seam import RateLimitInfo
 from tests.limits.servers import EPSILON, Bucket, Clocked, FromFirst, Response, Server
 
-__all__ = ["Changing", "Open"]
+__all__ = ["Changing", "Crowded", "Open", "Service"]
 
 
 @define(eq=False)
-class Changing:
-    """Server whose limit is `factor` times as much from `at` on; a fixed window keeps its own to its end.
+class Turning:
+    """Server to which something happens as time passes: before each use it has its turn.
 
-    The all-knowing client learns of it as others do, when the old limit lets a request pass.
+    The all-knowing client learns of it as others do, when the server would let a request pass.
     """
 
     server: Server
+
+    def turn(self, now: float) -> None:
+        """Let happen what happens until `now`."""
+        raise NotImplementedError
+
+    def answer(self, now: float, cost: float) -> Response:
+        """Answer one request."""
+        self.turn(now)
+        return self.server.answer(now, cost)
+
+    def info(self, now: float, wait: float | None) -> RateLimitInfo:
+        """Return the limit headers of a response."""
+        return self.server.info(now, wait)
+
+    def earliest(self, now: float, cost: float) -> float:
+        """Return when a request is admitted, after what happens at the same time."""
+        self.turn(now)
+        at = self.server.earliest(now, cost)
+        while at > now + EPSILON:
+            now = at
+            self.turn(now)
+            at = self.server.earliest(now, cost)
+        return now
+
+    def take(self, now: float, cost: float) -> None:
+        """Count a request of the all-knowing client."""
+        self.turn(now)
+        self.server.take(now, cost)
+
+
+@define(eq=False)
+class Changing(Turning):
+    """Server whose limit is `factor` times as much from `at` on; a fixed window keeps its own to its end."""
+
     at: float
     factor: float
     changed: bool = field(default=False, init=False)
@@ -37,28 +72,42 @@ class Changing:
             server.size = float(round(server.size * self.factor))
         server.limit = float(round(server.limit * self.factor))
 
-    def answer(self, now: float, cost: float) -> Response:
-        """Answer one request."""
-        self.turn(now)
-        return self.server.answer(now, cost)
 
-    def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return the limit headers of a response."""
-        return self.server.info(now, wait)
+@define(eq=False)
+class Crowded(Turning):
+    """Server that others use too: at random times, for `share` of its limit in all.
 
-    def earliest(self, now: float, cost: float) -> float:
-        """Return when a request is admitted."""
-        self.turn(now)
-        at = self.server.earliest(now, cost)
-        while at > now + EPSILON:
-            now = at
-            self.turn(now)
-            at = self.server.earliest(now, cost)
-        return now
+    A request of others without room waits, and passes before all others as soon as there is room; it is
+    dropped if its wait would be longer than the arrival of five others takes.
+    """
 
-    def take(self, now: float, cost: float) -> None:
-        """Count a request."""
-        self.server.take(now, cost)
+    share: float
+    random: random.Random
+    cost: float = 1.0
+    next: float = field(default=0.0, init=False)
+    served_at: float = field(default=0.0, init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._advance()
+
+    @property
+    def often(self) -> float:
+        """Return the number of requests of others per second."""
+        return self.share * self.server.pace() / self.cost
+
+    def _advance(self) -> None:
+        self.next += self.random.expovariate(self.often)
+
+    def turn(self, now: float) -> None:
+        """Let the others have had their turns until `now`."""
+        while self.next <= now:
+            at = self.server.earliest(max(self.next, self.served_at), self.cost)
+            if at <= self.next + 5.0 / self.often:
+                if at > now:
+                    return
+                self.server.take(at, self.cost)
+                self.served_at = at
+            self._advance()
 
 
 @define(eq=False)
@@ -89,3 +138,6 @@ class Open:
 
     def take(self, now: float, cost: float) -> None:
         """Count nothing."""
+
+
+Service = Server | Turning | Open

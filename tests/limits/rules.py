@@ -7,7 +7,6 @@ that reads it; one that another module imports by its name stays as it is there.
 from __future__ import annotations
 
 import inspect
-import re
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -22,49 +21,29 @@ from attrs import frozen
 
 from tests.limits.processes import over_processes
 from tests.limits.report import TARGETS
-from tests.limits.rows import Row
+from tests.limits.rows import Row, numbers
 
 __all__ = ["RULES", "lines_of", "rules_table", "switched_off", "worse"]
 
 # Name, place, and what replaces it.
 RULES: tuple[tuple[str, str, Any], ...] = (
-    ("others follow a late probe", "chainapi._limits.quota:SOONEST_HEDGE", inf),
-    ("first requests of a route alone", "chainapi._limits.costs:Costs.known", lambda self, route: True),
-    ("a share held for a hidden price", "chainapi._limits.costs:SHARE", 0.0),
-    ("guesses begin slowly", "chainapi._limits.quota:Quota.wait", lambda self, decision: None),
-    (
-        "the lowest of overlapping reports",
-        "chainapi._limits.policy:Policy._lowest",
-        lambda self, *args: args[2],
-    ),
-    (
-        "reports correct the level of a bucket",
-        "chainapi._limits.bucket:Bucket.report",
-        lambda self, *args: None,
-    ),
-    ("units back one by one", "chainapi._limits.policy:Policy._notice", lambda self, *args: None),
-    ("a probe of used-up units", "chainapi._limits.policy:Policy.probes_at", lambda self, opens: inf),
-    ("tests of a hidden limit", "chainapi._limits.hidden:Hidden._test", lambda self, *args: None),
-    ("the last units stay unused after a refusal", "chainapi._limits.policy:LARGEST_RESERVE", 0.0),
-    (
-        "hidden windows have usual lengths",
-        "chainapi._limits.hidden:Hidden._usual",
-        lambda self, low, high: high,
-    ),
-    (
-        "few requests close to a hidden limit",
-        "chainapi._limits.hidden:Hidden._is_near",
-        lambda self, one: False,
-    ),
-    ("a refused price is a bound", "chainapi._limits.costs:Costs.refused", lambda self, *args: None),
-    ("cheaper requests pass", "chainapi._limits.queue:Queue._cheaper", lambda self, *args: None),
-    (
-        "an inner limiter counts all routes",
-        "chainapi._limits.quota:Quota._is_shared",
-        lambda self, *args: False,
-    ),
-    ("another route sends the probe", "chainapi._limits.routes:Routes.step_back", lambda self, *args: None),
-    ("a refusal of one route", "chainapi._limits.routes:Routes.concerns_only", lambda self, *args: False),
+    ("others follow a late probe", "quota:SOONEST_HEDGE", inf),
+    ("first requests of a route alone", "costs:Costs.known", lambda self, route: True),
+    ("a share held for a hidden price", "costs:SHARE", 0.0),
+    ("guesses begin slowly", "quota:Quota.wait", lambda self, decision: None),
+    ("the lowest of overlapping reports", "policy:Policy._lowest", lambda self, *args: args[2]),
+    ("reports correct the level of a bucket", "bucket:Bucket.report", lambda self, *args: None),
+    ("units back one by one", "policy:Policy._notice", lambda self, *args: None),
+    ("a probe of used-up units", "policy:Policy.probes_at", lambda self, opens: inf),
+    ("tests of a hidden limit", "hidden:Hidden._test", lambda self, *args: None),
+    ("the last units stay unused after a refusal", "policy:LARGEST_RESERVE", 0.0),
+    ("hidden windows have usual lengths", "hidden:Hidden._usual", lambda self, low, high: high),
+    ("few requests close to a hidden limit", "hidden:Hidden._is_near", lambda self, one: False),
+    ("a refused price is a bound", "costs:Costs.refused", lambda self, *args: None),
+    ("cheaper requests pass", "queue:Queue._cheaper", lambda self, *args: None),
+    ("an inner limiter counts all routes", "quota:Quota._is_shared", lambda self, *args: False),
+    ("another route sends the probe", "routes:Routes.step_back", lambda self, *args: None),
+    ("a refusal of one route", "routes:Routes.concerns_only", lambda self, *args: False),
 )
 TOO_LONG = 600  # real seconds for one part of the table: without a rule, a job may never end
 SMALL = 0.1, 0.003  # changes of a figure that do not count: absolute, and as a part of it
@@ -82,7 +61,7 @@ def _owner(place: str) -> tuple[Any, str]:
     """Return the module or class that has a rule, and the rule's name there."""
     module, path = place.split(":")
     parents, _, name = path.rpartition(".")
-    found = import_module(module)
+    found = import_module(f"chainapi._limits.{module}")
     return (attrgetter(parents)(found) if parents else found), name
 
 
@@ -106,12 +85,6 @@ def lines_of(place: str) -> int:
     return len(inspect.getsourcelines(rule)[0]) if inspect.isroutine(rule) else 1
 
 
-def _numbers(text: str) -> list[list[float]]:
-    """Return the numbers of a figure: of each part between commas, those between slashes."""
-    parts = text.split(", ")
-    return [[float(one.replace(",", "")) for one in re.findall(r"-?[\d.]+|inf", part)] for part in parts]
-
-
 def worse(before: Row, after: Row) -> bool:
     """Return whether a row misses its target for the first time, or one of its numbers got worse.
 
@@ -120,7 +93,7 @@ def worse(before: Row, after: Row) -> bool:
     if before.met and not after.met:
         return True
     targets = before.target.split(", ")
-    for place, (old, new) in enumerate(zip(_numbers(before.figure), _numbers(after.figure), strict=False)):
+    for place, (old, new) in enumerate(zip(numbers(before.figure), numbers(after.figure), strict=False)):
         more = not targets[min(place, len(targets) - 1)].startswith(">=")
         for one, other in zip(old, new, strict=False):
             rises = other > one if more else other < one

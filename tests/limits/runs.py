@@ -4,47 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from math import inf, log
-from typing import Protocol
+from typing import Any
 
 from aiolimiter import AsyncLimiter
 from attrs import define, field, frozen
 
 from chainapi import Limit
 from chainapi.errors import ChainAPIError
-from chainapi.testing import VirtualLoop
+from chainapi.testing import run as in_virtual_time
+from tests.limits.changing import Service
 from tests.limits.seam import Ask, Gate, RateLimitInfo
 from tests.limits.servers import EPSILON, Response
 
-__all__ = ["Case", "Run", "gate", "knowing", "plain", "quickest"]
+__all__ = ["Case", "Run", "finish", "gate", "knowing", "plain", "quickest"]
 
 GIVE_UP = 50.0  # times as long as the all-knowing client needs
 HANGS = 1e9  # seconds: no answer
 FREE = -1  # in place of the number of a request
 
 Send = Callable[[int, float], Awaitable[None]]
-
-
-class Service(Protocol):
-    """Server interface that a run needs."""
-
-    def answer(self, now: float, cost: float) -> Response:
-        """Answer one request."""
-        ...
-
-    def earliest(self, now: float, cost: float) -> float:
-        """Return when a request is admitted."""
-        ...
-
-    def take(self, now: float, cost: float) -> None:
-        """Count a request."""
-        ...
-
-    def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return the limit headers of a response; `wait` in seconds for a refusal."""
-        ...
 
 
 @frozen
@@ -173,6 +154,18 @@ def quickest(case: Case) -> Run:
     return run
 
 
+async def finish(workers: Iterable[Coroutine[Any, Any, None]], limit: float) -> bool:
+    """Let all work for at most some seconds; return whether some had to be cancelled."""
+    tasks = [asyncio.create_task(worker) for worker in workers]
+    _, late = await asyncio.wait(tasks, timeout=limit)
+    for task in late:
+        task.cancel()
+    for result in await asyncio.gather(*tasks, return_exceptions=True):
+        if isinstance(result, Exception):
+            raise result
+    return bool(late)
+
+
 class _Wire:
     """Carries requests to the server and back, and watches what is sent during a stop."""
 
@@ -234,21 +227,11 @@ def _play(case: Case, call: Callable[[_Wire], Send], limit: float) -> Run:
                         raise
                     run.failed += 1
 
-        workers = [loop.create_task(work()) for _ in range(min(case.concurrency, len(case.costs)))]
-        _, late = await asyncio.wait(workers, timeout=limit)
-        run.gave_up = bool(late)
-        for task in late:
-            task.cancel()
-        for result in await asyncio.gather(*workers, return_exceptions=True):
-            if isinstance(result, Exception):
-                raise result
-        run.seconds = loop.time() - case.start if late else run.end(case)
+        workers = [work() for _ in range(min(case.concurrency, len(case.costs)))]
+        run.gave_up = await finish(workers, limit)
+        run.seconds = loop.time() - case.start if run.gave_up else run.end(case)
 
-    loop = VirtualLoop(case.start)
-    try:
-        loop.run_until_complete(job())
-    finally:
-        loop.close()
+    in_virtual_time(job(), start=case.start)
     return run
 
 

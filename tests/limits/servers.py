@@ -6,7 +6,6 @@ the server would admit a request if none arrived before it; only the all-knowing
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from math import ceil, floor, inf
 
@@ -324,65 +323,3 @@ class Penal(FromFirst):
         if response.status == 429 and now >= self.refused_until:
             self.refused_at, self.refused_until = now, now + (response.info.retry_after or 0.0)
         return response
-
-
-@define(eq=False)
-class Crowded:
-    """Server that others use too: at random times, for `share` of its limit in all.
-
-    A request of others without room waits, and passes before all others as soon as there is room; it is
-    dropped if its wait would be longer than the arrival of five others takes.
-    """
-
-    server: Server
-    share: float
-    random: random.Random
-    cost: float = 1.0
-    next: float = field(default=0.0, init=False)
-    served_at: float = field(default=0.0, init=False)
-
-    def __attrs_post_init__(self) -> None:
-        self._advance()
-
-    @property
-    def often(self) -> float:
-        """Return the number of requests of others per second."""
-        return self.share * self.server.pace() / self.cost
-
-    def _advance(self) -> None:
-        self.next += self.random.expovariate(self.often)
-
-    def play(self, now: float) -> None:
-        """Let the others have had their turns until `now`."""
-        while self.next <= now:
-            at = self.server.earliest(max(self.next, self.served_at), self.cost)
-            if at <= self.next + 5.0 / self.often:
-                if at > now:
-                    return
-                self.server.take(at, self.cost)
-                self.served_at = at
-            self._advance()
-
-    def answer(self, now: float, cost: float) -> Response:
-        """Answer one request."""
-        self.play(now)
-        return self.server.answer(now, cost)
-
-    def earliest(self, now: float, cost: float) -> float:
-        """Return when a request is admitted, before those of others at the same time."""
-        self.play(now)
-        at = self.server.earliest(now, cost)
-        while at > now + EPSILON:
-            now = at
-            self.play(now)
-            at = self.server.earliest(now, cost)
-        return now
-
-    def take(self, now: float, cost: float) -> None:
-        """Count a request of the all-knowing client."""
-        self.play(now)
-        self.server.take(now, cost)
-
-    def info(self, now: float, wait: float | None) -> RateLimitInfo:
-        """Return the limit headers of a response."""
-        return self.server.info(now, wait)

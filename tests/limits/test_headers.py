@@ -39,35 +39,68 @@ def wrong(field: str, table: Mapping[str, RateLimitInfo]) -> list[str]:
     return [f"{text!r}: {info}" for text, info in found.items() if info != table[text]]
 
 
+# --- fields together ---
+
+HUGE = "9" * 300
+TOGETHER: dict[str, RateLimitInfo] = {
+    f"content-type: application/json | date: {DATE}": RateLimitInfo(),
+    # those of the specification, as a refusal has them
+    "ratelimit-policy: 300;w=60 | ratelimit-limit: 300 | ratelimit-remaining: 0 | ratelimit-reset: 17"
+    " | retry-after: 17": RateLimitInfo(300, 0, 17, 17, (PolicyField(300, 60),)),
+    # parameters of the remainder and of the reset do not count
+    'ratelimit-remaining: 76;w=21600;comment="so, so" | ratelimit-reset: 5;unit=s': RateLimitInfo(
+        None, 76, 5
+    ),
+    # the family with the smallest remainder counts as a whole; one without a readable value is absent
+    "ratelimit-limit: 100 | ratelimit-remaining: 90 | ratelimit-reset: 600"
+    " | x-ratelimit-limit: 10 | x-ratelimit-remaining: 2": RateLimitInfo(10, 2),
+    "ratelimit-limit: many | x-ratelimit-limit: 10": RateLimitInfo(10),
+    # a number that a float can hold is neither capped nor dropped
+    f"ratelimit-limit: {HUGE} | ratelimit-remaining: {HUGE} | ratelimit-reset: {HUGE}"
+    f" | retry-after: {HUGE}": RateLimitInfo(float(HUGE), float(HUGE), float(HUGE), float(HUGE)),
+    # a named limit takes its quota from the policy of the same name
+    'ratelimit: "spree";r=7;t=11 | ratelimit-policy: "slow";q=9000;w=86400, "spree";q=80;w=20': RateLimitInfo(
+        *(80, 7, 11, None),
+        (PolicyField(9000, 86400, "slow"), PolicyField(80, 20, "spree")),
+        (ServiceLimit("spree", 7, 11),),
+    ),
+    # each named limit with a value is there, with None for a missing one
+    'ratelimit: "minute";r=5, "day";t=3600;x="y", "week"': RateLimitInfo(
+        remaining=5,
+        service_limits=(ServiceLimit("minute", 5), ServiceLimit("day", None, 3600)),
+    ),
+    # the stricter of the combined and the separate fields counts
+    "ratelimit: limit=70, remaining=20, reset=4 | ratelimit-limit: 50"
+    " | ratelimit-remaining: 9": RateLimitInfo(50, 9),
+    "ratelimit: limit=70, remaining=2, reset=4 | ratelimit-limit: 50 | ratelimit-remaining: 9": RateLimitInfo(
+        70, 2, 4
+    ),
+    # policies behind the limit count only without a readable field for them
+    "ratelimit-limit: 80, 80;w=30 | ratelimit-policy: 80;w=31": RateLimitInfo(
+        80, policies=(PolicyField(80, 31),)
+    ),
+    "ratelimit-limit: 80, 80;w=30 | ratelimit-policy: ?": RateLimitInfo(80, policies=(PolicyField(80, 30),)),
+}
+
+
+def test_fields_are_read_together() -> None:
+    """The fields of a response give one reading, from any mapping: the strictest of what can be read."""
+    assert read_limits({}, NOW) == RateLimitInfo()
+    found = {
+        text: read_limits(MappingProxyType(dict(one.split(": ") for one in text.split(" | "))), NOW)
+        for text in TOGETHER
+    }
+    assert found == TOGETHER
+
+
 # --- the separate fields ---
 
 
 def test_separate_fields() -> None:
-    """Limit, remainder and reset have a header each, with three possible names; no header, no values."""
-    for headers in ({}, {"content-type": "application/json", "date": DATE}):
-        assert read_limits(headers, NOW) == RateLimitInfo()
+    """Limit, remainder and reset have a header each, with three possible names."""
     for family in FAMILIES:
         headers = {f"{family}limit": "600", f"{family}remaining": "7", f"{family}reset": "41"}
         assert read_limits(headers, NOW) == RateLimitInfo(limit=600, remaining=7, reset=41)
-
-
-def test_headers_of_the_specification() -> None:
-    """The five headers of the specification, as a refusal has them, are all read."""
-    info = read(
-        ratelimit_policy="300;w=60",
-        ratelimit_limit="300",
-        ratelimit_remaining="0",
-        ratelimit_reset="17",
-        retry_after="17",
-    )
-    assert info == RateLimitInfo(
-        limit=300, remaining=0, reset=17, retry_after=17, policies=(PolicyField(300, 60),)
-    )
-
-
-def test_any_mapping_is_read() -> None:
-    """The headers may be any mapping, not only a dict."""
-    assert read_limits(MappingProxyType({"ratelimit-remaining": "3"}), NOW) == RateLimitInfo(remaining=3)
 
 
 LIMITS: list[tuple[str, float, list[PolicyField]]] = [
@@ -94,12 +127,6 @@ def test_limit_with_policies_behind_it() -> None:
     assert wrong("ratelimit-limit", table) == []
 
 
-def test_remainder_may_have_parameters() -> None:
-    """Parameters of the remainder and of the reset are ignored."""
-    info = read(ratelimit_remaining='76;w=21600;comment="so, so"', ratelimit_reset="5;unit=s")
-    assert info == RateLimitInfo(remaining=76, reset=5)
-
-
 def test_repeated_fields_are_read_strictly() -> None:
     """The smallest remainder and the longest reset of one field count."""
     for text in ("3, 9", "9, 3", "3;w=1, 9;w=60", "9,,3,"):
@@ -107,52 +134,10 @@ def test_repeated_fields_are_read_strictly() -> None:
         assert info == RateLimitInfo(remaining=3, reset=9), text
 
 
-def test_strictest_family_is_believed_as_a_whole() -> None:
-    """The family with the smallest remainder counts as a whole."""
-    headers = {
-        "ratelimit-limit": "100",
-        "ratelimit-remaining": "90",
-        "ratelimit-reset": "600",
-        "x-ratelimit-limit": "10",
-        "x-ratelimit-remaining": "2",
-    }
-    assert read_limits(headers, NOW) == RateLimitInfo(limit=10, remaining=2)
-
-
-def test_malformed_family_yields_to_a_readable_one() -> None:
-    """A family without a readable value counts as absent."""
-    assert read(ratelimit_limit="many", x_ratelimit_limit="10") == RateLimitInfo(limit=10)
-
-
 MALFORMED = [
-    "",
-    " ",
-    "-5",
-    "many",
-    "5 units",
-    "5; using half, that is 6",
-    "5x",
-    "0x10",
-    "1e3",
-    "1_000",
-    "+5",
-    "nan",
-    "inf",
-    "-inf",
-    "?1",
-    "@5",
-    "(5)",
-    '"5"',
-    ":NQ==:",
-    "5\0",
-    "5\n",
-    "²",
-    "٣",
-    "५",
-    "9" * 5000,
-    "-" + "9" * 5000,
-    "5, many",
-    "5, -5",
+    *("", " ", "-5", "many", "5 units", "5; using half, that is 6", "5x", "0x10", "1e3", "1_000", "+5"),
+    *("nan", "inf", "-inf", "?1", "@5", "(5)", '"5"', ":NQ==:", "5\0", "5\n", "²", "٣", "५"),
+    *("9" * 5000, "-" + "9" * 5000, "5, many", "5, -5"),
 ]
 
 
@@ -164,13 +149,6 @@ def test_malformed_field_is_as_if_absent() -> None:
         for text in MALFORMED:
             headers = {f"{family}limit": text, f"{family}remaining": "4", f"{family}reset": text}
             assert read_limits(headers, NOW) == RateLimitInfo(remaining=4), text
-
-
-def test_huge_numbers_are_kept_as_sent() -> None:
-    """A number that a float can hold is neither capped nor dropped."""
-    huge = "9" * 300
-    info = read(ratelimit_limit=huge, ratelimit_remaining=huge, ratelimit_reset=huge, retry_after=huge)
-    assert info == RateLimitInfo(float(huge), float(huge), float(huge), float(huge))
 
 
 # --- resets that are moments ---
@@ -201,23 +179,22 @@ def test_reset_as_a_moment() -> None:
         assert wrong(f"{family}reset", table) == []
 
 
-def test_moment_is_measured_against_the_date() -> None:
-    """A wrong clock on our side does not matter when the answer has a Date."""
-    for now in (NOW, NOW + 86400, NOW - 86400, 0.0):
-        info = read_limits({"x-ratelimit-reset": f"{DATE_TIME + 20:.0f}", "date": DATE}, now)
-        assert info.reset == 20
+CLOCKS: list[tuple[str, str | None, list[float], float]] = [
+    # a wrong clock on our side does not matter if the answer has a Date
+    (f"{DATE_TIME + 20:.0f}", DATE, [NOW, NOW + 86400, NOW - 86400, 0.0], 20),
+    # without a Date or a plausible clock a large reset stays a long wait
+    ("1750000030", None, [0.0, 1000.0, -5.0, 1e300, float("nan"), float("inf")], 1750000030),
+    # a reset of less than three years is a number of seconds
+    ("600.5", None, [1000.0], 600.5),
+    ("60000000", None, [1e8], 60000000),
+]
 
 
-def test_moment_without_a_plausible_clock_is_kept_as_sent() -> None:
-    """A large reset stays a long wait without a Date or a plausible clock."""
-    for now in (0.0, 1000.0, -5.0, 1e300, float("nan"), float("inf")):
-        assert read_limits({"x-ratelimit-reset": "1750000030"}, now).reset == 1750000030
-
-
-def test_possible_window_is_never_taken_for_a_moment() -> None:
-    """A reset of less than three years is a number of seconds, with any clock."""
-    for now, reset in ((1000.0, "600.5"), (1e8, "60000000")):
-        assert read_limits({"x-ratelimit-reset": reset}, now).reset == float(reset)
+def test_moment_is_measured_against_the_date_or_a_plausible_clock() -> None:
+    """A moment is a wait from the Date, or from our clock if it can be right; a possible window is none."""
+    for reset, date, clocks, seconds in CLOCKS:
+        headers = {"x-ratelimit-reset": reset} | ({} if date is None else {"date": date})
+        assert [read_limits(headers, now).reset for now in clocks] == [seconds] * len(clocks), reset
 
 
 # --- the combined field ---
@@ -240,18 +217,6 @@ COMBINED = {
 def test_combined_dictionary() -> None:
     """The dictionary form gives its three numbers; no number if it is malformed."""
     assert wrong("ratelimit", COMBINED) == []
-
-
-def test_combined_list_with_its_policy() -> None:
-    """A named limit takes its quota from the policy of the same name."""
-    info = read(ratelimit='"spree";r=7;t=11', ratelimit_policy='"slow";q=9000;w=86400, "spree";q=80;w=20')
-    assert info == RateLimitInfo(
-        limit=80,
-        remaining=7,
-        reset=11,
-        policies=(PolicyField(9000, 86400, "slow"), PolicyField(80, 20, "spree")),
-        service_limits=(ServiceLimit("spree", 7, 11),),
-    )
 
 
 TIGHTEST: dict[str, tuple[float | None, float | None]] = {
@@ -287,14 +252,7 @@ PARAMETERS = [
     ", ,a;r=5;t=3, ,\t",
 ]
 BROKEN = [
-    "a;",
-    "a;=1",
-    "a;r=",
-    "a;r=;t=3",
-    'a;r=5;why="open',
-    'a;why="\\x";r=5',
-    "a b;r=5",
-    "a;r=(5 6)",
+    *("a;", "a;=1", "a;r=", "a;r=;t=3", 'a;r=5;why="open', 'a;why="\\x";r=5', "a b;r=5", "a;r=(5 6)"),
     "\na;r=5",
 ]
 
@@ -305,12 +263,6 @@ def test_parameters_of_any_kind() -> None:
     assert wrong("ratelimit", dict.fromkeys(PARAMETERS, limit)) == []
     texts = [text for one in BROKEN for text in (one, f"b;r=1, {one}", f"{one}, b;r=1")]
     assert wrong("ratelimit", dict.fromkeys(texts, RateLimitInfo())) == []
-
-
-def test_named_limits_are_all_there() -> None:
-    """`service_limits` has every named limit, with None for missing values."""
-    info = read(ratelimit='"minute";r=5, "day";t=3600;x="y", "week"')
-    assert info.service_limits == (ServiceLimit("minute", 5), ServiceLimit("day", None, 3600))
 
 
 def test_quota_may_stand_beside_the_remainder() -> None:
@@ -325,13 +277,6 @@ def test_malformed_combined_field_is_as_if_absent() -> None:
     for text in ('"day";r=1000;t=3600, "minute;r=0', "5;r=1", '"a";r=1, (a b);r=0', '"a";r=1 x', ""):
         assert read(ratelimit=text) == RateLimitInfo()
         assert read(ratelimit=text, ratelimit_remaining="4") == RateLimitInfo(remaining=4)
-
-
-def test_combined_and_separate_fields_are_compared() -> None:
-    """The stricter of both forms counts."""
-    loose, tight = "limit=70, remaining=20, reset=4", "limit=70, remaining=2, reset=4"
-    assert read(ratelimit=loose, ratelimit_limit="50", ratelimit_remaining="9") == RateLimitInfo(50, 9)
-    assert read(ratelimit=tight, ratelimit_limit="50", ratelimit_remaining="9") == RateLimitInfo(70, 2, 4)
 
 
 # --- policies ---
@@ -365,12 +310,6 @@ def test_policies() -> None:
     """Policies have name, quota and window; without a quota they do not count."""
     table = {text: RateLimitInfo(policies=tuple(policies)) for text, policies in POLICY_FIELDS.items()}
     assert wrong("ratelimit-policy", table) == []
-
-
-def test_policy_field_wins_over_the_tail_of_the_limit() -> None:
-    """Policies behind the limit count only when there is no field for them."""
-    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="80;w=31").policies == (PolicyField(80, 31),)
-    assert read(ratelimit_limit="80, 80;w=30", ratelimit_policy="?").policies == (PolicyField(80, 30),)
 
 
 # --- Retry-After ---
@@ -411,43 +350,25 @@ WAITS = {
 }
 NO_WAITS = [
     *(text for text in MALFORMED if not text.startswith("5,")),
-    "Sun",
-    "Sun,",
-    "Sun, Mon, Tue",
-    "Sun, 15 Jun 2025",
-    "Sun, 31 Jun 2025 15:07:00 GMT",
-    "Sun, 15 Juh 2025 15:07:00 GMT",
-    "Sun, 15 Jun 2025 24:07:00 GMT",
-    "Sun, 15 Jun 2025 15:07:61 GMT",
-    "Mon, 30 Jun 2025 23:59:60 GMT",
-    "Sun, \u0661\u0665 Jun 2025 15:07:00 GMT",
-    "Sunday, 00-Jun-25 15:07:00 GMT",
-    "Sun Jun    15:07:00 2025",
-    "2025-06-15T15:07:00Z",
+    *("Sun", "Sun,", "Sun, Mon, Tue", "Sun, 15 Jun 2025", "2025-06-15T15:07:00Z"),
+    *("Sun, 31 Jun 2025 15:07:00 GMT", "Sun, 15 Juh 2025 15:07:00 GMT", "Sunday, 00-Jun-25 15:07:00 GMT"),
+    *("Sun, 15 Jun 2025 24:07:00 GMT", "Sun, 15 Jun 2025 15:07:61 GMT", "Mon, 30 Jun 2025 23:59:60 GMT"),
+    *("Sun, \u0661\u0665 Jun 2025 15:07:00 GMT", "Sun Jun    15:07:00 2025"),
 ]
 
 
 def test_retry_after() -> None:
-    """Seconds and three forms of a date; the past is 0; the longest of several counts."""
+    """Seconds and three forms of a date; the past is 0; the longest counts; what is neither does not."""
     table = {text: RateLimitInfo(retry_after=seconds) for text, seconds in WAITS.items()}
-    assert wrong("retry-after", table) == []
-
-
-def test_malformed_retry_after_is_as_if_absent() -> None:
-    """A value that is neither an amount of seconds nor an HTTP date does not count."""
-    assert wrong("retry-after", dict.fromkeys(NO_WAITS, RateLimitInfo())) == []
+    assert wrong("retry-after", table | dict.fromkeys(NO_WAITS, RateLimitInfo())) == []
 
 
 def test_date_of_the_response_is_the_measure() -> None:
-    """A date is relative to the Date of the response, with any local clock."""
+    """A date is relative to the Date of the response, with any clock; without a readable one, to `now`."""
     for date in (DATE, "Sunday, 15-Jun-25 15:00:00 GMT", "Sun Jun 15 15:00:00 2025", f" {DATE} "):
         for now in (NOW, NOW + 2 * 86400, NOW - 3600):
             headers = {"retry-after": "Sun, 15 Jun 2025 15:00:09 GMT", "date": date}
             assert read_limits(headers, now) == RateLimitInfo(retry_after=9)
-
-
-def test_unreadable_date_leaves_our_own_clock() -> None:
-    """A date is relative to `now` without a readable Date, to fractions of a second."""
     for date in ("", "today", "Sun, 99 Jun 2025 15:00:00 GMT", "1750000000"):
         headers = {"retry-after": "Sun, 15 Jun 2025 15:07:00 GMT", "date": date}
         assert read_limits(headers, NOW + 0.25) == RateLimitInfo(retry_after=19.75)
@@ -490,23 +411,10 @@ def test_no_text_does_harm(headers: Mapping[str, str], now: float) -> None:
 
 
 USUAL = st.sampled_from(
-    (
-        "",
-        "0",
-        "7",
-        "007",
-        "600",
-        "-1",
-        "1e3",
-        "7.5",
-        "x",
-        " 7",
-        "\u0667",
-        "9" * 15,
-        "9" * 16,
-        "99999999",
-        "100000000",
-    )
+    [
+        *("", "0", "7", "007", "600", "-1", "1e3", "7.5", "x", " 7", "\u0667"),
+        *("9" * 15, "9" * 16, "99999999", "100000000"),
+    ]
 )
 POLICIES = st.sampled_from(
     ("", "600;w=60", "600;w=60, 9000;w=3600", '"day";q=9000;w=86400', "600, 600;w=60", "x")

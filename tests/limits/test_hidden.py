@@ -9,39 +9,11 @@ import pytest
 
 from chainapi import LimiterOptions, Session
 from chainapi.simulator import Simulator
-from chainapi.transport import Request, Response
 from tests.limits.changing import Changing
+from tests.limits.counting import PATH, Service, time
 from tests.limits.servers import Bucket, FromFirst, Gcra, Server, SlidingLog, Stacked
 from tests.limits.wild import Front, Scene, ideal, many, run
 from tests.sessions import reaching
-
-PATH = "/v1/chains/43114"
-
-
-class Hidden:
-    """Service that counts, and says nothing of its limits but that a request was refused.
-
-    With `shown` it has the limit fields of a limit that is never reached.
-    """
-
-    def __init__(self, server: Server | Changing, shown: bool = False) -> None:
-        self.server, self.shown, self.refused = server, shown, 0
-
-    async def send(self, request: Request) -> Response:
-        """Count a request."""
-        await asyncio.sleep(0.025)
-        status = self.server.answer(asyncio.get_running_loop().time(), 1.0).status
-        await asyncio.sleep(0.025)
-        self.refused += status == 429
-        fields = {
-            "ratelimit-limit": "90000",
-            "ratelimit-remaining": "80000",
-            "ratelimit-policy": "90000;w=60",
-        }
-        return Response(status, fields if self.shown else {}, b"{}")
-
-    async def aclose(self) -> None:
-        """Close nothing."""
 
 
 async def test_hidden_windows_of_the_metrics_api() -> None:
@@ -50,59 +22,56 @@ async def test_hidden_windows_of_the_metrics_api() -> None:
     async with Session(**simulator.arguments()) as session:
         calls = [session.metrics.get("/v1/avg_tps/43114") for _ in range(600)]
         await asyncio.gather(*calls)
-    assert asyncio.get_running_loop().time() <= 110.0 / 0.9
+    assert time() <= 110.0 / 0.9
     assert simulator.stats.answered[429] <= 40
 
 
+def grown(rate: float, burst: float, factor: float) -> tuple[Callable[[], Changing], int, float, int]:
+    """Return a drip that grows after 200 seconds, and requests for 300 seconds of the new pace.
+
+    The new pace is used a minute after the change.
+    """
+    requests = int(rate * (200 + 300 * factor))
+    drip = lambda: Changing(Bucket(60.0 * rate, 60.0, size=burst), 200.0, factor)  # noqa: E731
+    return drip, requests, 200.0 + 60.0 + 300.0 / 0.9, 100
+
+
 @pytest.mark.parametrize(
-    ("server", "ideal"),
+    ("server", "requests", "seconds", "refused"),
     [
-        (lambda: Bucket(10.0, 1.0, size=20.0), 38.0),
-        (lambda: SlidingLog(100.0, 10.0), 30.0),
-        (lambda: FromFirst(20.0, 2.0), 38.0),
+        pytest.param(lambda: Bucket(10.0, 1.0, size=20.0), 400, 38.0 / 0.75, 40, id="drip"),
+        pytest.param(lambda: SlidingLog(100.0, 10.0), 400, 30.0 / 0.75, 40, id="log"),
+        pytest.param(lambda: FromFirst(20.0, 2.0), 400, 38.0 / 0.75, 40, id="short window"),
+        pytest.param(lambda: Bucket(10.0, 1.0, size=1.0), 10_000, 1000.0 / 0.95, 50, id="seldom tested"),
+        pytest.param(*grown(2.0, 100.0, 10.0), id="grown tenfold"),
+        pytest.param(*grown(2.0, 100.0, 1.5), id="grown by half"),
+        pytest.param(*grown(10.0, 2.0, 3.0), id="grown, no burst"),
     ],
-    ids=["drip", "log", "short window"],
 )
-async def test_hidden_limits_of_all_kinds(server: Callable[[], Server], ideal: float) -> None:
-    """Units that drip back, a sliding log and a short window are found, and used to three quarters."""
-    service = Hidden(server())
-    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
-        await asyncio.gather(*(session.data.get(PATH) for _ in range(400)))
-    assert asyncio.get_running_loop().time() <= ideal / 0.75
-    assert service.refused <= 40
+async def test_hidden_limits_of_all_kinds(
+    server: Callable[[], Server | Changing], requests: int, seconds: float, refused: int
+) -> None:
+    """Each kind of limit without headers is found by few refusals, and used nearly whole, also if it grows.
+
+    A drip that stays is seldom tested: after a refused test the former pace continues.
+    """
+    await check(Service(server(), headers=False), requests, seconds, refused)
 
 
 async def test_an_inner_limit_that_nothing_names() -> None:
     """Beside a shown limit that is never reached, one that only refuses is found, and paced."""
-    inner = Bucket(10.0, 1.0, size=10.0)
-    outer = FromFirst(90_000.0, 60.0)
-    service = Hidden(Stacked(90_000.0, 60.0, first=outer, second=inner, in_turn=True), shown=True)
-    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
-        await asyncio.gather(*(session.data.get(PATH) for _ in range(300)))
-    assert asyncio.get_running_loop().time() <= 30.0 / 0.75
-    assert service.refused <= 100 + 20  # those in flight at the first refusal
+    outer, inner = FromFirst(90_000.0, 60.0), Bucket(10.0, 1.0, size=10.0)
+    shown = {"ratelimit-limit": "90000", "ratelimit-remaining": "80000", "ratelimit-policy": "90000;w=60"}
+    service = Service(Stacked(90_000.0, 60.0, first=outer, second=inner, in_turn=True), headers=shown)
+    await check(service, 300, 30.0 / 0.75, 100 + 20)  # 100 are in flight at the first refusal
 
 
-@pytest.mark.parametrize(
-    ("rate", "burst", "factor"), [(2.0, 100.0, 10.0), (2.0, 100.0, 1.5), (10.0, 2.0, 3.0)]
-)
-async def test_a_hidden_drip_that_grew_is_found(rate: float, burst: float, factor: float) -> None:
-    """A pace that passed for a minute is tested: so more is used soon after a plan grew."""
-    service = Hidden(Changing(Bucket(60.0 * rate, 60.0, size=burst), 200.0, factor))
+async def check(service: Service, requests: int, seconds: float, refused: int) -> None:
+    """Send requests at once; they take no more than some seconds, and meet no more than some refusals."""
     async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
-        requests = int(rate * (200 + 300 * factor))
         await asyncio.gather(*(session.data.get(PATH) for _ in range(requests)))
-    assert asyncio.get_running_loop().time() <= 200.0 + 60.0 + 300.0 / 0.9
-    assert service.refused <= 100
-
-
-async def test_a_hidden_drip_that_stays_is_seldom_tested() -> None:
-    """A refused test costs little: the former pace continues."""
-    service = Hidden(Bucket(10.0, 1.0, size=1.0))
-    async with reaching(service, limiter=LimiterOptions(isolated=True)) as session:
-        await asyncio.gather(*(session.data.get(PATH) for _ in range(10_000)))
-    assert asyncio.get_running_loop().time() <= 1000.0 / 0.95
-    assert service.refused <= 50
+    assert time() <= seconds
+    assert len(service.refused) <= refused
 
 
 def test_a_bucket_whose_pace_no_field_shows() -> None:

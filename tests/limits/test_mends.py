@@ -6,97 +6,21 @@ Each test sends a session's requests to a service that counts, in virtual time.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
 import pytest
-from attrs import define, evolve, field
+from attrs import evolve
 
 from chainapi import Limit, LimiterOptions
 from chainapi.errors import AuthenticationError, DeadlineExceededError, QuotaWaitError, RateLimitedError
-from chainapi.transport import Request, Response
+from tests.limits.counting import PATH, Service, opened, time
 from tests.limits.servers import Bucket, FromFirst, Server
 from tests.sessions import reaching
 
 DAY = 86_400.0
-PATH = "/v1/a"
 HANGS = 1e9  # seconds: no answer
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
-
-
-@define
-class Service:
-    """Transport to a service that counts; `server` is None for one without a limit.
-
-    Attributes:
-        trip: seconds of a round trip.
-        headers: whether answers have the fields of the limit.
-        cost: units that each request costs.
-        odd: returns the status and headers, or the seconds until the answer, of a request that is
-            unlike the others; None for all others. It has the number of the request, from 1.
-        sent: when the requests were sent.
-        refused: when they were refused.
-
-    """
-
-    server: Server | None = None
-    trip: float = 0.05
-    headers: bool = True
-    cost: float = 1.0
-    odd: Callable[[int], tuple[int, dict[str, str]] | float | None] = lambda _: None
-    sent: list[float] = field(factory=list[float])
-    refused: list[float] = field(factory=list[float])
-
-    async def send(self, request: Request) -> Response:
-        """Count a request when it arrives, and answer it."""
-        self.sent.append(time())
-        odd = self.odd(len(self.sent))
-        if isinstance(odd, float):
-            await asyncio.sleep(odd)
-        await asyncio.sleep(self.trip / 2)
-        status, headers = self._answer(odd)
-        await asyncio.sleep(self.trip / 2)
-        if status == 429:
-            self.refused.append(time())
-        return Response(status, headers, b'{"blocks": []}')
-
-    def _answer(self, odd: tuple[int, dict[str, str]] | float | None) -> tuple[int, dict[str, str]]:
-        if isinstance(odd, tuple):
-            return odd
-        if self.server is None:
-            return 200, {}
-        answer = self.server.answer(time(), self.cost)
-        info = answer.info
-        fields = {
-            "ratelimit-policy": f"{info.limit:g};w={self.server.window:g}",
-            "ratelimit-limit": f"{info.limit:g}",
-            "ratelimit-remaining": f"{info.remaining:g}",
-        }
-        if info.retry_after is not None:
-            fields["retry-after"] = f"{info.retry_after:g}"
-        return answer.status, fields if self.headers else {}
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
-@asynccontextmanager
-async def opened(service: Service, **options: Any) -> AsyncIterator[Callable[[], Any]]:
-    """Yield a function that calls a route of the service and returns the seconds that it took."""
-    async with reaching(service, **options) as session:
-
-        async def call() -> float:
-            began = time()
-            await session.data.get(PATH)
-            return time() - began
-
-        yield call
 
 
 # --- refusals that have nothing to do with each other -------------------------------------------
@@ -162,7 +86,7 @@ async def test_refused_calls_may_come_back_soon_after_a_stray_refusal() -> None:
         refused = asyncio.create_task(session.data.get(PATH))
         await asyncio.sleep(0.1)
         with pytest.raises(QuotaWaitError) as caught:
-            await session.with_options(max_wait=0.0).data.get("/v1/a")
+            await session.with_options(max_wait=0.0).data.get(PATH)
         assert caught.value.retry_after < 300.0
         await refused
 
@@ -203,34 +127,37 @@ async def test_hung_first_request_fails_no_other(server: Server | None) -> None:
     assert max(service.sent) < 5.0
 
 
-@pytest.mark.parametrize("hung", [{1, 2, 3}, {1, 3, 5}], ids=["three in a row", "one of each try"])
-async def test_several_hung_requests_at_the_start_hold_no_other(hung: set[int]) -> None:
-    """Hung first requests hold the others for a few seconds, not until their timeouts."""
-    service = Service(FromFirst(1000.0, 60.0), odd=lambda number: HANGS if number in hung else None)
-    async with opened(service) as call:
-        seconds = sorted(await asyncio.gather(*(call() for _ in range(500))))
-    assert seconds[-len(hung) - 1] < 5.0
-    assert len(service.sent) == 500 + len(hung)
+FAST, SLOW = FromFirst(1000.0, 60.0), FromFirst(100.0, 10.0)
 
 
 @pytest.mark.parametrize(
-    ("server", "hung", "options"),
+    ("server", "hung", "calls", "most", "options"),
     [
-        (lambda: FromFirst(100.0, 10.0), 102, {}),
-        (lambda: FromFirst(100.0, 10.0), 101, {"limiter": LimiterOptions(probe=False)}),
-        (lambda: Bucket(100.0, 10.0), 101, {}),
+        pytest.param(FAST, {1, 2, 3}, 500, 5.0, {}, id="three in a row at the start"),
+        pytest.param(FAST, {1, 3, 5}, 500, 5.0, {}, id="one of each try at the start"),
+        pytest.param(SLOW, {102}, 190, 14.0, {"timeout": 60.0}, id="after a stop"),
+        pytest.param(
+            *(SLOW, {101}, 190, 14.0, {"timeout": 60.0, "limiter": LimiterOptions(probe=False)}),
+            id="after a window",
+        ),
+        pytest.param(
+            *(Bucket(100.0, 10.0), {101}, 190, 14.0, {"timeout": 60.0}), id="after a pause of a bucket"
+        ),
     ],
-    ids=["after a stop", "after a window", "after a pause of a bucket"],
 )
-async def test_hung_request_after_a_pause_holds_no_other(
-    server: Callable[[], Server], hung: int, options: dict[str, Any]
+async def test_hung_requests_hold_no_other(
+    server: Server, hung: set[int], calls: int, most: float, options: dict[str, Any]
 ) -> None:
-    """If the first request after a pause hangs, the others leave a second later, not after its timeout."""
-    service = Service(server(), odd=lambda number: HANGS if number == hung else None)
-    async with opened(service, timeout=60.0, **options) as call:
-        seconds = sorted(await asyncio.gather(*(call() for _ in range(190))))
-    assert seconds[-2] < 14.0
+    """If the first requests hang, at the start or after a pause, the others leave seconds later.
+
+    They wait for no timeout, and none is sent twice but those that hung or were refused.
+    """
+    service = Service(evolve(server), odd=lambda number: HANGS if number in hung else None)
+    async with opened(service, **options) as call:
+        seconds = sorted(await asyncio.gather(*(call() for _ in range(calls))))
+    assert seconds[-len(hung) - 1] < most
     assert len(service.refused) <= 1
+    assert len(service.sent) == calls + len(hung) + len(service.refused)
 
 
 async def test_hung_request_that_times_out_is_not_sent_again_as_a_probe() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
 from math import inf
 from typing import Any
 
@@ -11,19 +10,14 @@ import pytest
 
 from chainapi import Limit, LimiterOptions, Session
 from chainapi.simulator import Fault, Simulator
-from chainapi.transport import Request, Response
 from tests.limits import runs
 from tests.limits.cells import KINDS
+from tests.limits.counting import Service, time
 from tests.sessions import reaching
 
 PATH = "/v1/chains/43114"
 DATE = "Sun, 15 Jun 2025 15:00:00 GMT"
 NOW = 1_750_000_000.0  # Sunday, 15 June 2025, 15:06:40 GMT
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 async def sent_at(calls: int, **options: Any) -> list[int]:
@@ -70,21 +64,6 @@ def test_without_probes_nothing_is_refused_by_sliding_counters(callers: int) -> 
     assert (run.refusals, run.gave_up) == (0, False)
 
 
-class Refusing:
-    """Service that refuses the first request with some headers."""
-
-    def __init__(self, headers: Mapping[str, str]) -> None:
-        self.headers, self.sent = headers, list[float]()
-
-    async def send(self, request: Request) -> Response:
-        """Refuse the first request, and serve the others."""
-        self.sent.append(time())
-        return Response(429, self.headers, b"{}") if len(self.sent) == 1 else Response(200, {}, b"{}")
-
-    async def aclose(self) -> None:
-        """Close nothing."""
-
-
 WAITS: list[tuple[dict[str, str], float]] = [
     ({"retry-after": "20"}, 20.0),
     ({"retry-after": "20, 30"}, 30.0),
@@ -106,11 +85,16 @@ NONE: list[dict[str, str]] = [
 ]
 
 
+def refusing_once(headers: dict[str, str]) -> Service:
+    """Return a service that refuses the first request with some headers."""
+    return Service(trip=0.0, odd=lambda number: (429, headers) if number == 1 else None)
+
+
 async def test_announced_waits_are_kept_in_every_form() -> None:
     """Each form of Retry-After and of the limit fields holds the next request back as long as it says."""
     wrong = list[str]()
     for headers, seconds in [*WAITS, *((headers, -1.0) for headers in NONE)]:
-        service = Refusing(headers)
+        service = refusing_once(headers)
         async with reaching(service, now=lambda: NOW, limiter=LimiterOptions(isolated=True)) as session:
             await session.data.get(PATH)
         first, second = service.sent

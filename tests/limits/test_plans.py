@@ -10,36 +10,22 @@ import pytest
 from chainapi import Limit, LimiterOptions, Session
 from chainapi.errors import ConfigurationError
 from chainapi.events import Event, PlanContradicted
-from chainapi.transport import Request, Response
+from tests.limits.counting import Service, time
 from tests.sessions import Answering, reaching
 
 PLANS = "unauthenticated, free, base, growth, pro"
 TOKEN = "0xB97EF9Ef8734C71904D8002F8b6Bc66Dd9c48a6E"
 
 
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
+def announcing(price: float, **headers: str) -> Service:
+    """Return a service that announces a limit, and counts `price` units for each request."""
+    fields = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Service(
+        trip=0.0, odd=lambda number: (200, {**fields, "ratelimit-remaining": f"{8_000 - price * number:g}"})
+    )
 
 
-class Announcing:
-    """Service that announces a limit, and counts `price` units for each request."""
-
-    def __init__(self, price: float, **headers: str) -> None:
-        self.price, self.requests = price, 0
-        self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
-
-    async def send(self, request: Request) -> Response:
-        """Answer with what is left."""
-        self.requests += 1
-        left = 8_000 - self.price * self.requests
-        return Response(200, {**self.headers, "ratelimit-remaining": f"{left:g}"}, b'{"blocks": []}')
-
-    async def aclose(self) -> None:
-        """Do nothing."""
-
-
-async def walked(service: Any, times: int, **options: Any) -> tuple[str, list[Event]]:
+async def walked(service: Service, times: int, **options: Any) -> tuple[str, list[Event]]:
     """Return the plan that `quota` shows after some calls of 10 units each, and the events of plans."""
     events: list[Event] = []
     session = reaching(
@@ -101,48 +87,42 @@ def test_an_unknown_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         Session()
 
 
+MINUTE = {"ratelimit_policy": "8000;w=60", "ratelimit_limit": "8000"}  # that of the plan
+
+
 @pytest.mark.parametrize(
-    ("headers", "limit", "window"),
+    ("headers", "price", "contradicted"),
     [
-        ({"ratelimit_policy": "20000;w=60", "ratelimit_limit": "20000"}, 20_000, 60),
-        ({"ratelimit_policy": "100;w=1, 9000000;w=86400"}, 9_000_000, 86_400),
-        ({"ratelimit_limit": "300"}, 300, None),
-        ({"ratelimit": "limit=300, remaining=5, reset=9"}, 300, None),
-        ({"ratelimit": '"a";r=5;t=9', "ratelimit_policy": '"a";q=90;w=60'}, 90, 60),
+        ({"ratelimit_policy": "20000;w=60", "ratelimit_limit": "20000"}, 10, (20_000, 60)),
+        ({"ratelimit_policy": "100;w=1, 9000000;w=86400"}, 10, (9_000_000, 86_400)),
+        ({"ratelimit_limit": "300"}, 10, (300, None)),
+        ({"ratelimit": "limit=300, remaining=5, reset=9"}, 10, (300, None)),
+        ({"ratelimit": '"a";r=5;t=9', "ratelimit_policy": '"a";q=90;w=60'}, 10, (90, 60)),
+        (MINUTE, 1, (8_000, 60)),  # what remains falls by one a request: these are no units of the plan
+        ({}, 10, None),
+        (MINUTE, 10, None),
+        ({"ratelimit_limit": "2000000"}, 10, None),
+        ({"ratelimit_policy": "100;w=1, 8000;w=60"}, 10, None),
+        ({"ratelimit_policy": '"free"'}, 10, None),
     ],
 )
 async def test_a_plan_that_a_limit_contradicts_is_dropped(
-    headers: dict[str, str], limit: float, window: float | None
+    headers: dict[str, str], price: float, contradicted: tuple[float, float | None] | None
 ) -> None:
-    """Another amount for the same window, or for one without a length, ends the plan with one event."""
-    shown, events = await walked(Announcing(10, **headers), 5)
-    assert (shown, events) == ("", [PlanContradicted("data", "free", limit, window)])
+    """Another amount for the same window, or for one without a length, ends the plan with one event.
 
-
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {},
-        {"ratelimit_policy": "8000;w=60", "ratelimit_limit": "8000"},
-        {"ratelimit_limit": "2000000"},
-        {"ratelimit_policy": "100;w=1, 8000;w=60"},
-        {"ratelimit_policy": '"free"'},
-    ],
-)
-async def test_a_plan_that_agrees_is_kept(headers: dict[str, str]) -> None:
-    """Its own limits, those of other windows and names contradict nothing."""
-    assert await walked(Announcing(10, **headers), 30) == ("free", [])
-
-
-async def test_a_plan_is_dropped_where_headers_count_requests() -> None:
-    """If what remains falls by one a request, the plan's units are no units of the service."""
-    service = Announcing(1, ratelimit_policy="8000;w=60", ratelimit_limit="8000")
-    assert await walked(service, 30) == ("", [PlanContradicted("data", "free", 8_000, 60)])
+    Its own limits, those of other windows and names contradict nothing.
+    """
+    shown, events = await walked(
+        announcing(price, **headers), 30 if contradicted in (None, (8_000, 60)) else 5
+    )
+    assert shown == ("free" if contradicted is None else "")
+    assert events == ([] if contradicted is None else [PlanContradicted("data", "free", *contradicted)])
 
 
 async def test_what_was_announced_counts_after_a_plan() -> None:
     """A larger plan than the named one is used whole as soon as the first response shows it."""
-    service = Announcing(0, ratelimit_policy="1000000;w=60", ratelimit_limit="1000000")
+    service = announcing(0, ratelimit_policy="1000000;w=60", ratelimit_limit="1000000")
     async with reaching(service, plan="free", limiter=LimiterOptions(isolated=True)) as session:
         for _ in range(1_000):  # 10,000 units
             await anext(session.data.evm.blocks(43114))
@@ -151,7 +131,7 @@ async def test_what_was_announced_counts_after_a_plan() -> None:
 
 async def test_other_plans_and_limits_stay() -> None:
     """Sessions of one gate may name several plans: each is judged by itself, and own limits hold on."""
-    service = Announcing(10, ratelimit_policy="20000;w=60")
+    service = announcing(10, ratelimit_policy="20000;w=60")
     events: list[Event] = []
     options: dict[str, Any] = {"on_event": events.append, "limits": {"data": [Limit(2, per=10.0)]}}
     async with reaching(service, plan="free", **options) as one, reaching(service, plan="pro") as two:

@@ -42,25 +42,37 @@ async def units(
     return got
 
 
-async def share(
-    sim: Simulator, callers: Sequence[tuple[SessionView, int, str, int]], windows: int = 4
-) -> float:
-    """Return the share of the units that batch calls got."""
-    got = await units(sim, callers, windows)
-    return got[BATCH] / got.total()
-
-
 def service(**settings: Any) -> Simulator:
     """Return a service with a limit."""
     return Simulator(**{"limit": LIMIT, "window": WINDOW, "latency": 0.05, **settings})
 
 
-async def test_batch_has_its_floor_and_interactive_calls_the_rest() -> None:
-    """Beside interactive calls that would use the whole quota, batch calls get a tenth, without more 429s."""
-    async with Session(**(sim := service()).arguments(), max_in_flight=30) as session:
-        got = await units(sim, [(session, INTERACTIVE, CHAIN, 60), (session, BATCH, CHAIN, 60)])
-    assert got[BATCH] / got.total() == pytest.approx(FLOOR, abs=0.02)
-    assert got.total() >= 0.9 * LIMIT * 3
+UNITS = {"weighted": True, "limit": 100_000}
+RATE = Limit(100, per=1.0, units=True)
+
+
+@pytest.mark.parametrize(
+    ("settings", "options", "paths", "callers", "least"),
+    [
+        pytest.param({}, {"max_in_flight": 30}, (CHAIN, CHAIN), 60, 0.9 * LIMIT * 3, id="quota"),
+        pytest.param(UNITS, {"rate": RATE}, (CHAIN, HEAVY), 30, 0, id="dear batch calls"),
+        pytest.param(UNITS, {"rate": RATE}, (HEAVY, CHAIN), 30, 0, id="dear interactive calls"),
+        pytest.param({"limit": 10_000}, {"max_in_flight": 2}, (CHAIN, CHAIN), 30, 0, id="places"),
+        pytest.param({"limit": 10_000}, {"rate": Limit(10, per=1.0)}, (CHAIN, CHAIN), 30, 0, id="rate"),
+    ],
+)
+async def test_batch_has_its_floor_and_interactive_calls_the_rest(
+    settings: dict[str, Any], options: dict[str, Any], paths: tuple[str, str], callers: int, least: float
+) -> None:
+    """Beside interactive calls that would use all units, batch calls get a tenth, without more 429s.
+
+    The quota, its units, and the limits that a session sets itself are divided alike.
+    """
+    async with Session(**(sim := service(**settings)).arguments(), **options) as session:
+        ranks = zip((INTERACTIVE, BATCH), paths, strict=True)
+        got = await units(sim, [(session, rank, path, callers) for rank, path in ranks])
+    assert got[BATCH] / got.total() == pytest.approx(FLOOR, abs=0.03 if sim.weighted else 0.02)
+    assert got.total() >= least
 
 
 async def test_floor_of_three_priorities() -> None:
@@ -71,29 +83,11 @@ async def test_floor_of_three_priorities() -> None:
     assert min(got[1], got[0]) / got.total() >= FLOOR / 4
 
 
-@pytest.mark.parametrize("paths", [(CHAIN, HEAVY), (HEAVY, CHAIN)])
-async def test_floor_counts_units(paths: tuple[str, str]) -> None:
-    """The floor is a share of the units, whichever of both sends the expensive requests."""
-    sim, rate = service(weighted=True, limit=100_000), Limit(100, per=1.0, units=True)
-    async with Session(**sim.arguments(), rate=rate) as session:
-        interactive, batch = paths
-        callers = [(session, INTERACTIVE, interactive, 30), (session, BATCH, batch, 30)]
-        assert await share(sim, callers) == pytest.approx(FLOOR, abs=0.03)
-
-
 async def test_batch_alone_has_all_of_the_quota() -> None:
     """Without interactive calls batch calls use all of the quota."""
     async with Session(**(sim := service()).arguments()) as session:
         got = await units(sim, [(session, BATCH, CHAIN, 120)], 3)
     assert got[BATCH] >= 0.97 * LIMIT * 2
-
-
-@pytest.mark.parametrize("settings", [{"max_in_flight": 2}, {"rate": Limit(10, per=1.0)}], ids=str)
-async def test_floor_holds_within_a_session_with_limits_of_its_own(settings: dict[str, Any]) -> None:
-    """Batch calls of a session that limits itself are not starved by its interactive calls."""
-    async with Session(**(sim := service(limit=10_000)).arguments(), **settings) as session:
-        callers = [(session, INTERACTIVE, CHAIN, 30), (session, BATCH, CHAIN, 30)]
-        assert await share(sim, callers) == pytest.approx(FLOOR, abs=0.02)
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -111,4 +105,5 @@ async def test_floor_holds_across_processes(apart: bool) -> None:
         ]
         if not apart:
             callers = [(each, rank, CHAIN, 75) for each in (one, other) for rank in (INTERACTIVE, BATCH)]
-        assert await share(sim, callers) == pytest.approx(FLOOR, abs=0.03)
+        got = await units(sim, callers)
+    assert got[BATCH] / got.total() == pytest.approx(FLOOR, abs=0.03)

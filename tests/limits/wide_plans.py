@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import product
 from math import inf
-from statistics import median
 
 from tests.limits import runs
 from tests.limits.changing import Changing
-from tests.limits.rows import Row, spread
+from tests.limits.rows import Row, row, spread
 from tests.limits.runs import Case, Run
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Server, SlidingLog
 
@@ -59,14 +58,8 @@ def _changes(quick: bool) -> list[Row]:
         seconds = max(used_after(run, after) for run in found)
         refusals = max(sum(when >= CHANGES for when, _ in _refused(run)) for run in found)
         what = f"a {'hidden' if hidden else 'shown'} plan {'grows' if after > before else 'shrinks'} tenfold"
-        rows.append(
-            Row(
-                f"{what}: seconds until 90 % are used, 429s from then on",
-                f"<= {most}, <= {refused}",
-                f"{seconds:.0f}, {refusals}",
-                seconds <= most and refusals <= refused,
-            )
-        )
+        what += ": seconds until 90 % are used, 429s from then on"
+        rows.append(row(what, f"<= {most}, <= {refused}", seconds, refusals))
     return rows
 
 
@@ -86,8 +79,8 @@ def _hidden_windows(quick: bool) -> list[Row]:
         good.append(100.0 * min(1.0, runs.quickest(case).seconds / run.seconds))
         refusals.append(run.refusals)
     return [
-        Row("no headers, windows of 20 s: goodput", ">= 90 %", spread(good), min(good) >= 90),
-        Row("... 429s a job", "<= 60", str(max(refusals)), max(refusals) <= 60),
+        row("no headers, windows of 20 s: goodput", ">= 90 %", spread(good)),
+        row("... 429s a job", "<= 60", max(refusals)),
     ]
 
 
@@ -101,12 +94,8 @@ def _hidden_limiter(
         run = runs.gate(case, limit=1e5)
         good.append(100.0 * min(1.0, runs.quickest(case).seconds / run.seconds))
         refusals.append(run.refusals)
-    return Row(
-        f"no headers, {name}: goodput, 429s",
-        f">= {middle:g} / {least:g} %, <= 60",
-        f"{spread(good)}, {max(refusals)}",
-        median(good) >= middle and min(good) >= least and max(refusals) <= 60,
-    )
+    target = f">= {middle:g} / {least:g} %, <= 60"
+    return row(f"no headers, {name}: goodput, 429s", target, spread(good), max(refusals))
 
 
 def _hidden_limiters(quick: bool) -> list[Row]:

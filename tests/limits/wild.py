@@ -17,7 +17,8 @@ from attrs import define, field, frozen
 
 from chainapi import Limit
 from chainapi.errors import QuotaWaitError
-from chainapi.testing import VirtualLoop
+from chainapi.testing import run as in_virtual_time
+from tests.limits.runs import finish
 from tests.limits.seam import Ask, Gate, Permit, Verdict, read_limits
 from tests.limits.servers import EPSILON, Server, Stacked
 
@@ -317,15 +318,11 @@ class Client:
 
 def run(scene: Scene, limit: float = 1e6, client: Callable[[Scene], Client] = Client) -> Outcome:
     """Run the job through a gate, with retries as a session makes them."""
-    loop = VirtualLoop()
-    try:
-        return loop.run_until_complete(_job(scene, limit, client))
-    finally:
-        loop.close()
+    return in_virtual_time(_job(scene, limit, client))
 
 
 async def _job(scene: Scene, limit: float, build: Callable[[Scene], Client]) -> Outcome:
-    client, loop = build(scene), asyncio.get_running_loop()
+    client = build(scene)
     todo = iter(enumerate(scene.errands))
 
     async def work(place: int) -> None:
@@ -333,15 +330,9 @@ async def _job(scene: Scene, limit: float, build: Callable[[Scene], Client]) -> 
         for number, errand in todo:
             await client.run(number, errand)
 
-    workers = [loop.create_task(work(place)) for place in range(min(scene.callers, len(scene.errands)))]
-    _, late = await asyncio.wait(workers, timeout=limit)
-    for task in late:
-        task.cancel()
-    for result in await asyncio.gather(*workers, return_exceptions=True):
-        if isinstance(result, Exception):
-            raise result
     outcome = client.outcome
-    outcome.hung, outcome.seconds = bool(late), limit if late else outcome.seconds
+    outcome.hung = await finish(map(work, range(min(scene.callers, len(scene.errands)))), limit)
+    outcome.seconds = limit if outcome.hung else outcome.seconds
     outcome.storm = max(outcome.instants.values(), default=0)
     first = min(outcome.instants, default=0.0)
     outcome.first_burst = sum(number for when, number in outcome.instants.items() if when <= first + 1.0)

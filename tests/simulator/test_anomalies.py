@@ -6,9 +6,8 @@ import functools
 import json
 from collections import Counter
 from contextlib import suppress
-from decimal import Decimal
 from itertools import groupby, islice, pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import pytest
@@ -18,10 +17,10 @@ from hypothesis import strategies as st
 from chainapi import ROUTES
 from chainapi.errors import DecodeError
 from chainapi.models.codec import PageDecoder
-from chainapi.simulator import Anomalies, Settings, Simulator
+from chainapi.simulator import Anomalies, Settings
 from chainapi.simulator.rows import encode
-from tests.documents import request_to
-from tests.simulator.test_routes import CHAINS, LISTS, SINGLES, fields_of, needed_by, path_of
+from tests.simulator import test_routes as routes
+from tests.simulator.test_routes import LISTS, SINGLES, fields_of, loads, needed_by, path_of, short
 
 BLOCKS = "/data/v1/chains/7/blocks"
 TRANSACTIONS = "/data/v1/chains/7/transactions"
@@ -34,53 +33,15 @@ EPOCH = Settings().epoch
 Json = dict[str, Any]
 
 
-class Caller:
-    """Calls a simulator in memory, at one moment unless the test advances it."""
+class Caller(routes.Caller):
+    """Calls a simulator with longer lists, of some anomalies."""
 
-    def __init__(self, *anomalies: Anomalies, **settings: Any) -> None:
-        known = {"rows": 60, "points": 60, "chains": CHAINS, "forbidden": (), "now": lambda: 0.0}
-        self.sim = Simulator(**{**known, **settings}, anomalies=anomalies)
+    defaults: ClassVar[Json] = {**routes.Caller.defaults, "rows": 60, "points": 60}
 
-    def body(self, path: str, **query: object) -> bytes:
-        """Return the body of a successful answer."""
-        world, now = self.sim._world, self.sim.time()
-        response = world.answer(world.sent(request_to(path, query), now), now).response
-        assert response.status in (200, 201), response.body
-        return response.body
-
-    def page(self, path: str, **query: object) -> tuple[list[Any], Json]:
-        """Return the rows of a page, and all of it."""
-        body: Json = loads(self.body(path, **query))
-        return next(value for value in body.values() if isinstance(value, list)), body
-
-    def pages(self, path: str, **query: object) -> Any:
-        """Yield the rows of each page."""
-        while True:
-            rows, body = self.page(path, **query)
-            yield rows
-            if "nextPageToken" not in body:
-                return
-            query["pageToken"] = body["nextPageToken"]
-
-    def walk(self, path: str, **query: object) -> list[Any]:
-        """Return the rows of all pages."""
-        return [row for rows in self.pages(path, **query) for row in rows]
-
-    def held(self, path: str, **query: object) -> list[Any]:
+    def held(self, place: str, **query: Any) -> list[Any]:
         """Return the rows that the service has, as sent."""
-        rows: list[Any] = loads(encode(self.sim.rows_of(short(path), **query)))
+        rows: list[Any] = loads(encode(self.sim.rows_of(short(place), **query)))
         return rows
-
-
-def loads(body: bytes) -> Any:
-    """Decode JSON without loss of digits."""
-    return json.loads(body, parse_float=Decimal)
-
-
-def short(path: str) -> str:
-    """Return a path without its service, after the method unless that is GET."""
-    method, _, rest = path.partition("/")
-    return f"{method}/{rest.partition('/')[2]}"
 
 
 def texts(rows: list[Any]) -> list[str]:
@@ -117,9 +78,8 @@ anomalies_of_any_kind = st.builds(
 def test_a_walk_gives_what_the_service_holds(anomalies: Anomalies, name: str, size: int, rows: int) -> None:
     """A walk yields the rows of `rows_of` in order, for any page size, every time."""
     caller = Caller(anomalies, rows=rows, points=rows)
-    path, needed = path_of(name), needed_by(name)
     for _ in range(2):
-        assert caller.walk(path, pageSize=size, **needed) == caller.held(path, **needed)
+        assert caller.walk(name, pageSize=size) == caller.held(name, **needed_by(name))
 
 
 def test_another_seed_meets_other_rows() -> None:
@@ -317,7 +277,7 @@ def test_a_walk_stays_in_its_pass() -> None:
 def test_the_order_of_a_long_list_costs_nothing_until_requested() -> None:
     """Moved rows stay within runs of 10,000, so a page of any list is fast."""
     rows = 10**12 + 5_000
-    newest = int(Caller(rows=rows).page(BLOCKS)[0][0]["blockNumber"])
+    newest = int(Caller(rows=rows).rows(BLOCKS)[0]["blockNumber"])
     caller = Caller(Anomalies(order="shuffled"), rows=rows)
     pages = [*islice(caller.pages(BLOCKS, pageSize=100), 51)]
     numbers = [newest - int(row["blockNumber"]) for rows in pages for row in rows]
@@ -345,13 +305,13 @@ def test_fields_change(path: str, field: str, changing: Any) -> None:
     path, _, question = path.partition("?")
     query = dict(part.split("=") for part in question.split("&") if part)
     caller = Caller(Anomalies(changing=changing))
-    versions = [caller.page(path, **query)[0] for _ in range(3)]
+    versions = [caller.rows(path, **query) for _ in range(3)]
     seen = [[(name, value) for name, value in all_fields(rows) if name == field] for rows in versions]
     assert seen[0]
     assert seen[0] != seen[1] != seen[2] != seen[0]
     constant = [[*filter(keeps, fields_of(rows))] for rows in versions]
     assert constant[0] == constant[1] == constant[2]
-    sane = Caller().page(path, **query)[0]
+    sane = Caller().rows(path, **query)
     assert [without(row, "confirmations") for row in versions[0]] == sane
 
 
@@ -379,9 +339,9 @@ def test_fields_change_within_a_walk_with_each_answer_only() -> None:
         assert [{row["confirmations"] for row in rows} for rows in pages] == [{one} for one in numbers]
         assert {row["confirmations"] for row in caller.held(BLOCKS)} == {numbers[-1]}
         caller = Caller(Anomalies(changing=changing))
-        bodies = [loads(caller.body("/data/v1/chains/7")) for _ in range(2)]
+        bodies = [caller.body("/data/v1/chains/7") for _ in range(2)]
         assert [body.pop("confirmations") for body in bodies] == [0, 1]
-        assert bodies[0] == bodies[1] == loads(Caller().body("/data/v1/chains/7"))
+        assert bodies[0] == bodies[1] == Caller().body("/data/v1/chains/7")
 
 
 # What cannot be read, and what is in no document
@@ -408,19 +368,16 @@ def test_malformed_rows_cannot_be_read() -> None:
     for name in LISTS:
         if ROUTES[name].route.model is None:
             continue
-        path, needed = path_of(name), needed_by(name)
-        sane, odd = (
-            Caller(*several, rows=24, points=24).walk(path, **needed)
-            for several in ([], [Anomalies(malformed=0.5)])
-        )
+        anomalies: list[list[Anomalies]] = [[], [Anomalies(malformed=0.5)]]
+        sane, odd = (Caller(*several, rows=24, points=24).walk(name) for several in anomalies)
         pairs = [*zip(sane, odd, strict=True)]
         right = [decodes(name, after) == (before == after) for before, after in pairs]
         few = [len(before.keys() - after.keys()) <= 1 for before, after in pairs]
-        everything = Caller(Anomalies(malformed=1.0)).page(path, **needed)[0]
+        everything = Caller(Anomalies(malformed=1.0)).rows(name)
         if not all(right) or not all(few) or any(decodes(name, row) for row in everything):
             wrong.append(name)
     for name in SINGLES:
-        body = Caller(Anomalies(malformed=1.0)).body(path_of(name), **needed_by(name))
+        body = Caller(Anomalies(malformed=1.0)).content(name)
         with suppress(DecodeError):
             ROUTES[name].decoder()(body)
             wrong.append(name)
@@ -442,10 +399,8 @@ def test_rows_are_malformed_in_every_way() -> None:
 
 def test_malformed_plain_values_are_objects() -> None:
     """Malformed rows of a list of plain values are objects."""
-    path = path_of("data.webhooks.addresses")
-    rows = Caller(Anomalies(malformed=0.5, unknown_fields=1.0, unknown_values=1.0, changing="pass")).walk(
-        path
-    )
+    odd = Anomalies(malformed=0.5, unknown_fields=1.0, unknown_values=1.0, changing="pass")
+    rows = Caller(odd).walk("data.webhooks.addresses")
     assert {type(row) for row in rows} == {str, dict}
 
 
@@ -459,7 +414,7 @@ def test_unknown_fields_are_additions() -> None:
     names = {name for row in rows for name in row if name.startswith("new")}
     inner = {name for row in rows for value in row.values() if isinstance(value, dict) for name in value}
     assert len(names) == len({name for name in inner if name.startswith("new")}) == 7
-    assert caller.page(TRANSACTIONS)[1]["newField"] == "simulated"
+    assert caller.body(TRANSACTIONS)["newField"] == "simulated"
 
 
 def pruned(value: Any) -> Any:
@@ -471,7 +426,7 @@ def pruned(value: Any) -> Any:
 
 def test_unknown_numbers_have_more_digits_than_a_float() -> None:
     """Numbers too precise for a float are sent with all their digits."""
-    body = Caller(Anomalies(unknown_fields=1.0), rows=400).body(BLOCKS, pageSize=100)
+    body = Caller(Anomalies(unknown_fields=1.0), rows=400).content(BLOCKS, pageSize=100)
     for digits in (b":0.1234567890123456789", b":12345678901234567890.5", b":1180591620717411303424"):
         assert digits in body
 
@@ -479,7 +434,7 @@ def test_unknown_numbers_have_more_digits_than_a_float() -> None:
 def test_resources_have_unknown_fields() -> None:
     """A single resource with unknown fields still fits its model."""
     for name in SINGLES:
-        body = Caller(Anomalies(unknown_fields=1.0)).body(path_of(name), **needed_by(name))
+        body = Caller(Anomalies(unknown_fields=1.0)).content(name)
         assert [field for field in loads(body) if field.startswith("new")], name
         ROUTES[name].decoder()(body)
 
@@ -487,10 +442,8 @@ def test_resources_have_unknown_fields() -> None:
 def test_unknown_values_are_of_fields_that_list_theirs() -> None:
     """Unknown values replace one listed value in a row, also inside of lists; nothing else changes."""
     for name in ("data.evm.transactions", "data.icm.messages", "data.chains", "data.evm.blocks"):
-        path = path_of(name)
-        sane = Caller(rows=200).walk(path)
-        rows = Caller(Anomalies(unknown_values=1.0), rows=200).walk(path)
-        for before, after in zip(sane, rows, strict=True):
+        rows = Caller(Anomalies(unknown_values=1.0), rows=200).walk(name)
+        for before, after in zip(Caller(rows=200).walk(name), rows, strict=True):
             fields = zip(fields_of(before), fields_of(after), strict=True)
             changed = [str(new[1]) for old, new in fields if old != new]
             assert len(changed) == (name != "data.evm.blocks")
@@ -524,17 +477,6 @@ def test_counted_tokens_repeat_rows_when_the_list_grows(size: int, added: list[i
     assert old == before
 
 
-def test_counted_tokens_of_a_list_at_rest_are_like_any() -> None:
-    """Position tokens of a list at rest open the same pages as others, both ways."""
-    path = path_of("data.primary_network.blockchains")
-    for order in ("asc", "desc"):
-        pages = [
-            [*Caller(Anomalies(paging=paging)).pages(path, sortOrder=order)]
-            for paging in ("cursor", "offset")
-        ]
-        assert pages[0] == pages[1]
-
-
 def test_the_last_page_comes_for_ever() -> None:
     """The last page, even an empty one, has a token that leads back to it, a fresh one each time."""
     for paging in ("cursor", "offset"):
@@ -562,10 +504,9 @@ def test_the_first_pages_come_again_and_again() -> None:
 def test_rows_are_held_whatever_was_paged() -> None:
     """`rows_of` counts no request and advances no walk."""
     caller = Caller(Anomalies(moved=1.0, changing="answer"))
-    assert caller.held(BLOCKS) == caller.held(BLOCKS)
-    assert [row["blockHash"] for row in caller.held(BLOCKS)] == [
-        row["blockHash"] for row in Caller().walk(BLOCKS)
-    ]
+    held = caller.held(BLOCKS)
+    assert held == caller.held(BLOCKS)
+    assert [row["blockHash"] for row in held] == [row["blockHash"] for row in Caller().walk(BLOCKS)]
     assert caller.sim.stats.requests == 0
     assert caller.walk(BLOCKS)[0]["confirmations"] == 0
 
@@ -573,9 +514,9 @@ def test_rows_are_held_whatever_was_paged() -> None:
 def test_rows_are_held_as_of_now() -> None:
     """Rows added by hand or with time are in `rows_of` at once."""
     caller = Caller(grow_every=10.0)
-    caller.page(BLOCKS)
+    caller.rows(BLOCKS)
     assert len(caller.held(BLOCKS)) == 60
-    caller.sim.advance(35)
+    caller.now += 35
     caller.sim.insert(short(BLOCKS), 2)
     assert len(caller.held(BLOCKS)) == 65
     assert caller.held(BLOCKS) == caller.walk(BLOCKS)
@@ -590,18 +531,13 @@ def test_rows_are_held_for_a_query() -> None:
     assert len(held) == 6
 
 
-@pytest.mark.parametrize(
-    ("path", "query", "said"),
-    [
-        ("/v1/nothing", {}, "no list at '/v1/nothing'"),
-        ("/v1/chains/7", {}, "no list at '/v1/chains/7'"),
-        ("/v2/chains/7/metrics/txCount", {"timeInterval": "year"}, "timeInterval must be one of"),
-    ],
-)
-def test_what_is_no_list_holds_no_rows(path: str, query: dict[str, str], said: str) -> None:
+def test_what_is_no_list_holds_no_rows() -> None:
     """`rows_of` raises ValueError for a path without a list and for a refused query."""
-    with pytest.raises(ValueError, match=said):
-        Caller().sim.rows_of(path, **query)
+    for path in ("/v1/nothing", "/v1/chains/7", "POST /v2/chains"):
+        with pytest.raises(ValueError, match=f"no list at '{path}'"):
+            Caller().sim.rows_of(path)
+    with pytest.raises(ValueError, match="timeInterval must be one of"):
+        Caller().sim.rows_of("/v2/chains/7/metrics/txCount", timeInterval="year")
 
 
 # Settings

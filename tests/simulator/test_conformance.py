@@ -46,17 +46,17 @@ ALWAYS = {
 def test_what_the_services_always_send_is_never_left_out() -> None:
     """Fields that the documents require are in every row, if optional in the model; tokens are whole."""
     for name, (where, fields) in ALWAYS.items():
-        rows = [row for seed in range(5) for row in Caller(seed=seed).route(name)[where]]
+        rows = [row for seed in range(5) for row in Caller(seed=seed).body(name)[where]]
         assert all({*fields.split()} <= set(row) and None not in row.values() for row in rows), name
-    tokens = [row["networkToken"] for row in Caller().route("data.evm.chains_of_address")["indexedChains"]]
-    deployments = [Caller(seed=seed).route("data.evm.deployment") for seed in range(9)]
+    tokens = [row["networkToken"] for row in Caller().body("data.evm.chains_of_address")["indexedChains"]]
+    deployments = [Caller(seed=seed).body("data.evm.deployment") for seed in range(9)]
     tokens += [one["networkTokenDetails"]["networkToken"] for one in deployments]
     assert all({"name", "symbol", "decimals"} <= set(token) for token in tokens)
 
 
 def test_active_validators_have_a_place() -> None:
     """An active validator always has a geolocation."""
-    rows = Caller().route("data.primary_network.validators", pageSize=50)["validators"]
+    rows = Caller().body("data.primary_network.validators", pageSize=50)["validators"]
     active = [row for row in rows if row["validationStatus"] == "active"]
     assert active
     assert all(isinstance(row["geolocation"], dict) for row in active)
@@ -74,7 +74,7 @@ def test_numbers_are_texts_where_the_services_send_texts() -> None:
         for path in [f"/data/v1/networks/mainnet/blockchains/{chain}/transactions"]
     }
     assert kinds == {"p-chain": {int}, "x-chain": {str}}
-    assert isinstance(caller.route("data.primary_network.l1_validators")["blockHeight"], str)
+    assert isinstance(caller.body("data.primary_network.l1_validators")["blockHeight"], str)
 
 
 def test_networks_have_the_name_that_an_answer_lists() -> None:
@@ -97,7 +97,7 @@ def test_messages_of_unknown_origin_name_the_contract_as_their_route_does() -> N
         ("data.teleporter.address_messages", "icmContractAddress"),
         ("data.teleporter.message", "teleporterContractAddress"),
     ):
-        bodies = [Caller(seed=seed).route(name) for seed in range(30)]
+        bodies = [Caller(seed=seed).body(name) for seed in range(30)]
         rows = [row for body in bodies for row in body.get("messages", [body])]
         unknown = [row for row in rows if row["status"] == "delivered_source_not_indexed"]
         assert unknown

@@ -8,8 +8,9 @@ import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Iterator
+from decimal import Decimal
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -20,8 +21,8 @@ from chainapi import ROUTES, Session
 from chainapi._api.endpoint import Endpoint
 from chainapi.errors import ChainAPIError
 from chainapi.models.codec import PageDecoder, decode_resource
-from chainapi.simulator import Settings, Simulator, World
-from chainapi.transport import Response
+from chainapi.simulator import Anomalies, Settings, Simulator
+from chainapi.transport import Request, Response
 from tests.api.test_routes import kinds_of, method_of
 from tests.documents import Maker, body_of, request_to, values
 
@@ -76,8 +77,7 @@ def path_of(name: str) -> str:
 
 def place_of(name: str) -> str:
     """Return a path of a route as `Simulator.rows_of` takes it."""
-    method, slash, path = path_of(name).partition("/")
-    return f"{method}{slash}{path.partition('/')[2]}"
+    return short(name)
 
 
 def needed_by(name: str) -> Json:
@@ -91,42 +91,90 @@ def needed_by(name: str) -> Json:
     return {wire: texts[wire] for wire in wanted}
 
 
+def full(place: str) -> str:
+    """Return the path of a place with its service: of a route by its name, or of a path without one."""
+    if "/" not in place:
+        return path_of(place)
+    method, _, path = place.rpartition(" ")
+    if path.startswith(("/v1/", "/v2/")):
+        path = ("/metrics" if path.startswith(("/v1/avg_tps/", "/v2/")) else "/data") + path
+    return f"{method} {path}".strip()
+
+
+def short(place: str) -> str:
+    """Return the path of a place without its service, after the method unless that is GET."""
+    method, _, path = full(place).rpartition(" ")
+    return f"{method} /{path.split('/', 2)[2]}".strip()
+
+
+def request(place: str, *, key: str | None = "simulated-key", **query: Any) -> Request:
+    """Return a request to a place, with the required parameters of a route by its name."""
+    asked = request_to(full(place), query if "/" in place else {**needed_by(place), **query})
+    return Request(asked.method, asked.url, {} if key is None else {"x-data-api-key": key}, asked.body)
+
+
 class Caller:
-    """Calls a world, at one moment unless the test sets another."""
+    """Calls a simulator in memory at the time that the test sets.
 
-    def __init__(self, **settings: Any) -> None:
-        known = {"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": ()}
-        self.world = World(Settings(**{**known, **settings}))
+    A place is the name of a route, or a path, with its service or without, after the method unless that is
+    GET.
+    """
+
+    defaults: ClassVar[Json] = {"rows": ROWS, "points": POINTS, "chains": CHAINS, "forbidden": ()}
+
+    def __init__(self, *anomalies: Anomalies, **settings: Any) -> None:
         self.now = 0.0
+        self.sim = Simulator(**{**self.defaults, **settings}, anomalies=anomalies, now=lambda: self.now)
+        self.world = self.sim._world
 
-    def response(self, path: str, **query: object) -> Response:
-        """Return the answer to a request."""
-        call = self.world.sent(request_to(path, query), self.now)
-        return self.world.answer(call, self.now).response
+    def response(self, place: str, *, key: str | None = "simulated-key", **query: Any) -> Response:
+        """Return the answer to a request that is sent and delivered in one moment."""
+        return self.send(request(place, key=key, **query))
 
-    def body(self, path: str, **query: object) -> Json:
-        """Return the body of a successful answer."""
-        response = self.response(path, **query)
+    def send(self, asked: Request) -> Response:
+        """Return the answer to a request that the test made."""
+        call = self.world.sent(asked, self.now)
+        answer = self.world.answer(call, self.now)
+        self.world.delivered(call, answer.response, self.now)
+        return answer.response
+
+    def content(self, place: str, **query: Any) -> bytes:
+        """Return the bytes of a successful answer."""
+        response = self.response(place, **query)
         assert response.status in (200, 201), response.body
-        decoded: Json = json.loads(response.body)
+        return response.body
+
+    def body(self, place: str, **query: Any) -> Json:
+        """Return the body of a successful answer."""
+        decoded: Json = loads(self.content(place, **query))
         return decoded
 
-    def route(self, name: str, **query: object) -> Json:
-        """Return the body of a route's page or resource.
+    def rows(self, place: str, **query: Any) -> list[Any]:
+        """Return the rows of one page."""
+        return rows_in(self.body(place, **query))
 
-        The query has what the route requires.
-        """
-        return self.body(path_of(name), **{**needed_by(name), **query})
-
-    def walk(self, name: str, **query: object) -> list[Any]:
-        """Return the rows of all pages of a route."""
-        rows: list[Any] = []
+    def pages(self, place: str, **query: Any) -> Iterator[list[Any]]:
+        """Yield the rows of each page."""
         while True:
-            page = self.route(name, **query)
-            rows += page[ROUTES[name].route.items or "chains"]
+            page = self.body(place, **query)
+            yield rows_in(page)
             if "nextPageToken" not in page:
-                return rows
+                return
             query["pageToken"] = page["nextPageToken"]
+
+    def walk(self, place: str, **query: Any) -> list[Any]:
+        """Return the rows of all pages."""
+        return [row for rows in self.pages(place, **query) for row in rows]
+
+
+def loads(body: bytes) -> Any:
+    """Decode JSON without loss of digits."""
+    return json.loads(body, parse_float=Decimal)
+
+
+def rows_in(page: Json) -> list[Any]:
+    """Return the rows of the body of a page."""
+    return next(value for value in page.values() if isinstance(value, list))
 
 
 def fields_of(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
@@ -218,10 +266,10 @@ async def test_rows_follow_from_the_seed() -> None:
     """Rows depend on the seed alone, not on the order of requests."""
     warm, cold, other = Caller(seed=1), Caller(seed=1), Caller(seed=2)
     for name in NAMES[::7]:
-        warm.route(name)
+        warm.body(name)
 
     async def check(name: str) -> None:
-        pages = [caller.route(name) for caller in (warm, cold, other)]
+        pages = [caller.body(name) for caller in (warm, cold, other)]
         for page in pages:
             page.pop("nextPageToken", None)
         assert pages[0] == pages[1] != pages[2]
@@ -234,7 +282,7 @@ def test_a_row_stays_the_same_row(name: str, size: int, added: int) -> None:
     """A row is unaffected by the page size and by rows added at the head."""
     before = Caller().walk(name)
     caller = Caller()
-    caller.world.insert(place_of(name), added)
+    caller.sim.insert(short(name), added)
     query = {} if ROUTES[name].page_size is None else {"pageSize": size}
     rows = caller.walk(name, **query)
     assert len(rows) == SIZES[name] + added
@@ -265,7 +313,7 @@ def test_values_look_like_what_their_fields_are_named() -> None:
     """Values have the form that their field names: hash, address, amount or time."""
     wrong = list[object]()
     for name in NAMES:
-        page = Caller().route(name)
+        page = Caller().body(name)
         page.pop("nextPageToken", None)
         for field, value in fields_of(page):
             looks = [look for pattern, look in LOOKS if re.fullmatch(pattern, field)]
@@ -301,7 +349,7 @@ def test_tokens_and_chains_have_names_that_belong_together() -> None:
     invented = [
         (name, field, value)
         for name in NAMES
-        for field, value in fields_of(Caller(rows=20).route(name))
+        for field, value in fields_of(Caller(rows=20).body(name))
         if re.fullmatch(r"alpha|beta|gamma|delta|TOK|(Token|Chain) \d+", str(value))
     ]
     assert invented == []
@@ -421,12 +469,12 @@ def test_chains_have_one_record_in_both_services() -> None:
 METRIC = "/metrics/v2/chains/7/metrics/activeAddresses"
 
 
-@pytest.mark.parametrize(("interval", "step"), [("hour", 3_600), ("day", 86_400), ("week", 604_800)])
-def test_points_lie_as_far_apart_as_requested(interval: str, step: int) -> None:
+def test_points_lie_as_far_apart_as_requested() -> None:
     """Points of a series are one interval apart, the newest at or before the epoch."""
-    rows = Caller().body(METRIC, timeInterval=interval)["results"]
-    assert 0 <= EPOCH - rows[0]["timestamp"] < step
-    assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
+    for interval, step in (("hour", 3_600), ("day", 86_400), ("week", 604_800)):
+        rows = Caller().rows(METRIC, timeInterval=interval)
+        assert 0 <= EPOCH - rows[0]["timestamp"] < step
+        assert {a["timestamp"] - b["timestamp"] for a, b in pairwise(rows)} == {step}
 
 
 def test_block_bounds_take_in_what_lies_within() -> None:
@@ -442,16 +490,16 @@ def test_walks_are_ascending_on_request() -> None:
     for name in ("data.primary_network.blockchains", "data.primary_network.utxos"):
         caller = Caller()
         down = caller.walk(name)
-        first = caller.route(name, sortOrder="asc")
-        caller.world.insert(path_of(name).removeprefix("/data"), 2)
+        first = caller.body(name, sortOrder="asc")
+        caller.sim.insert(short(name), 2)
         query = {"sortOrder": "asc", "pageToken": first["nextPageToken"]}
-        rows = first[ROUTES[name].record.items or ""] + caller.walk(name, **query)
+        rows = rows_in(first) + caller.walk(name, **query)
         assert (rows[:ROWS], len(rows)) == (down[::-1], ROWS + 2)
 
 
 def test_values_are_as_large_as_their_metric() -> None:
     """Counts are large whole numbers, rates per second have decimals, and sums never fall."""
-    for metric, kind, least in (("avgTps", float, 0), ("txCount", int, 1_000)):
+    for metric, kind, least in (("avgTps", Decimal, 0), ("txCount", int, 1_000)):
         rows = Caller().body(f"/metrics/v2/chains/7/metrics/{metric}")["results"]
         assert {type(row["value"]) for row in rows} == {kind}
         assert min(row["value"] for row in rows) > least
@@ -467,7 +515,7 @@ def test_pages_have_10_rows_by_default() -> None:
     A metric has a default size of its own.
     """
     caller = Caller(metrics_page_size=12)
-    sizes = {name: len(caller.route(name)[ROUTES[name].route.items or "chains"]) for name in GROWING}
+    sizes = {name: len(caller.rows(name)) for name in GROWING}
     assert {size for name, size in sizes.items() if name.startswith("metrics.")} == {12}
     assert sizes.pop("data.primary_network.chain_ids") == ROWS
     assert {size for name, size in sizes.items() if name.startswith("data.")} == {10}
@@ -493,6 +541,9 @@ REFUSED: list[tuple[str, Json, int, str]] = [
     ("/data/v1/primaryNetworkRpcUsageMetrics", {}, 400, "network should not be empty"),
     ("/data/v1/networks/fuji/subnets", {"pageSize": 10_001}, 400, "pageSize must not be greater than 10000"),
     ("/data/v1/chains/7/blocks/1/transactions", {"pageSize": -1}, 400, "pageSize must not be less than 0"),
+    ("/data/v1/chains/7/blocks", {"pageSize": 0}, 400, "pageSize must not be less than 1"),
+    ("/data/v1/chains/7/blocks", {"pageSize": 101}, 400, "pageSize must not be greater than 100"),
+    ("/data/v1/chains/7/blocks", {"pageSize": "9" * 5000}, 400, "pageSize must be an integer number"),
     (
         "/data/v1/networks/fuji/blockchains/p-chain/transactions:listStaking",
         {"txTypes": "BaseTx,Nonsense"},
@@ -548,23 +599,23 @@ def test_any_question_has_an_answer(name: str, segment: str, query: dict[str, st
 
 
 def test_units_are_counted_by_the_weight_of_the_route() -> None:
-    """`weighted` charges the units of the route, or one if its cost is unknown."""
-    caller = Caller(limit=200, weighted=True)
+    """`weighted` charges the units of a route of each service, or one if its cost is unknown.
+
+    A request above the remaining units gets 429, and cheaper ones still succeed.
+    """
+    caller = Caller(limit=200, weighted=True, metrics_limit=250)
     names = ("data.evm.blocks", "data.chains", "data.primary_network.details", "data.avax_supply")
-    paths = [*map(path_of, names), "/data/v1/health-check", "/data/v1/nothing"]
-    left = [caller.response(path).headers["ratelimit-remaining"] for path in paths]
-    assert left == ["190", "189", "89", "88", "68", "67"]
-
-
-def test_what_does_not_fit_into_the_limit_is_refused() -> None:
-    """A request above the remaining units gets 429, and cheaper ones still succeed."""
-    caller = Caller(limit=25, weighted=True)
-    path = path_of("data.evm.transactions")
-    assert [caller.response(path).status for _ in range(2)] == [200, 429]
-    assert caller.response(path).headers["retry-after"] == "60"
-    assert caller.response(path_of("data.chains")).headers["ratelimit-remaining"] == "4"
+    places = [*names, "/data/v1/health-check", "/data/v1/nothing", "POST /data/v1/webhooks"]
+    left = [caller.response(place).headers["ratelimit-remaining"] for place in places]
+    assert left == ["190", "189", "89", "88", "68", "67", "47"]
+    dear = caller.response("data.primary_network.details")
+    assert (dear.status, dear.headers["retry-after"]) == (429, "60")
+    assert caller.response("data.chains").headers["ratelimit-remaining"] == "46"
     caller.now = 60.0
-    assert caller.response(path).headers["ratelimit-remaining"] == "5"
+    assert caller.response("data.primary_network.details").headers["ratelimit-remaining"] == "100"
+    metric = "/v2/chains/7/metrics/txCount"
+    assert [caller.response(metric).status for _ in range(3)] == [200, 200, 429]
+    assert caller.response("/v2/nothing").status == 404
 
 
 # How it is loaded
