@@ -152,9 +152,28 @@ class ServiceConfig(Struct, frozen=True):
 
 
 class Unconfigured(Struct, frozen=True, eq=False):
-    """Service without an address or a key; `reason` is the message of the error."""
+    """Service without an address or a key, its `argument`.
 
-    reason: str
+    `variables` are the names of those that are set and begin with CHAINAPI_.
+    """
+
+    argument: str
+    variables: tuple[str, ...]
+
+    @property
+    def reason(self) -> str:
+        """Message of the error, with a variable whose name is like the missing one."""
+        variable = _variable(self.argument)
+        reason = (
+            f"{_SETTINGS[self.argument]} is not set: give {self.argument}= or set the variable {variable}"
+        )
+        known = [_variable(name) for name in (*_SETTINGS, "provider", "plan", "share")]
+        for name in self.variables:
+            if name not in known and closest(name, known, cutoff=LIKE) == variable:
+                return f"{reason}; {name} is set: did you mean {variable}?"
+        if self.argument == "api_key":
+            return reason
+        return f"{reason}; {_variable('provider')}=public has the addresses of the public services"
 
 
 def resolve(
@@ -181,15 +200,16 @@ def resolve(
     key = _api_key(api_key, environment)
     header, paths = sources.header(), _checked_paths(sources.provider.paths)
     lifetime = _lifetime(sources.provider.page_token_lifetime)
-    metrics: ServiceConfig | Unconfigured = Unconfigured(_missing("metrics_base_url", environment))
+    variables = tuple(name for name in environment if name.startswith("CHAINAPI_"))
+    metrics: ServiceConfig | Unconfigured = Unconfigured("metrics_base_url", variables)
     if metrics_url is not None:
         metrics = ServiceConfig("metrics", metrics_url, None, None, paths, lifetime)
     if data_url is None:
-        return metrics, Unconfigured(_missing("data_base_url", environment))
+        return metrics, Unconfigured("data_base_url", variables)
     if key is not None:
         _refuse_plain_http(data_url)
     elif sources.provider.api_key_required:
-        return metrics, Unconfigured(_missing("api_key", environment))
+        return metrics, Unconfigured("api_key", variables)
     return metrics, ServiceConfig("data", data_url, None if key is None else header, key, paths, lifetime)
 
 
@@ -340,22 +360,6 @@ def _checked_context(context: object) -> ssl.SSLContext:
 
 def _without_certificates(name: str, place: str, fault: str) -> ConfigurationError:
     return ConfigurationError(f"{name} names no certificates: {place}: {fault}")
-
-
-def _missing(argument: str, environment: Mapping[str, str]) -> str:
-    variable = _variable(argument)
-    reason = f"{_SETTINGS[argument]} is not set: give {argument}= or set the variable {variable}"
-    known = [_variable(name) for name in (*_SETTINGS, "provider", "plan", "share")]
-    for name in environment:
-        if (
-            name.startswith("CHAINAPI_")
-            and name not in known
-            and closest(name, known, cutoff=LIKE) == variable
-        ):
-            return f"{reason}; {name} is set: did you mean {variable}?"
-    if argument == "api_key":
-        return reason
-    return f"{reason}; {_variable('provider')}=public has the addresses of the public services"
 
 
 _SETTINGS = {
