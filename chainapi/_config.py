@@ -154,7 +154,7 @@ class ServiceConfig(Struct, frozen=True):
 class Unconfigured(Struct, frozen=True, eq=False):
     """Service without an address or a key, its `argument`.
 
-    `variables` are the names of those that are set and begin with CHAINAPI_.
+    `variables` has the names of the variables that begin with CHAINAPI_.
     """
 
     argument: str
@@ -167,7 +167,7 @@ class Unconfigured(Struct, frozen=True, eq=False):
         reason = (
             f"{_SETTINGS[self.argument]} is not set: give {self.argument}= or set the variable {variable}"
         )
-        known = [_variable(name) for name in (*_SETTINGS, "provider", "plan", "share")]
+        known = [*map(_variable, (*_SETTINGS, *_OTHERS))]
         for name in self.variables:
             if name not in known and closest(name, known, cutoff=LIKE) == variable:
                 return f"{reason}; {name} is set: did you mean {variable}?"
@@ -367,6 +367,9 @@ _SETTINGS = {
     "data_base_url": "the address of the Data API",
     "api_key": "the key of the Data API",
 }
+
+
+_OTHERS = ("api_key_header", "provider", "plan", "share", "share_dir")  # settings with a variable, too
 
 
 def _variable(argument: str) -> str:

@@ -90,6 +90,10 @@ def test_a_misspelt_variable_is_named() -> None:
     assert isinstance(data, Unconfigured)
     assert "BASEURL" not in metrics.reason
     assert data.reason.endswith("; CHAINAPI_DATA_BASEURL is set: did you mean CHAINAPI_DATA_BASE_URL?")
+    set_on_purpose = {"CHAINAPI_DATA_BASE_URL": "https://h", "CHAINAPI_API_KEY_HEADER": "x-key"}
+    _, keyless = resolved(environment=set_on_purpose)
+    assert isinstance(keyless, Unconfigured)
+    assert keyless.reason.endswith("set the variable CHAINAPI_API_KEY")
 
 
 # Addresses.
