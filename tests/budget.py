@@ -31,7 +31,7 @@ from chainapi.export import export
 from chainapi.simulator import Simulator
 from tests import tiers
 
-__all__ = ["FIGURES", "ROOT", "Figures", "measured", "public_names", "recorded", "room_of"]
+__all__ = ["FIGURES", "ROOT", "Figures", "measured", "recorded", "room_of"]
 
 ROOT = Path(__file__).parents[1]
 FIGURES = Path(__file__).with_name("budget.toml")
@@ -172,19 +172,9 @@ def sizes() -> Figures:
     return found
 
 
-def public_names() -> dict[str, set[str]]:
-    """Return the public names by their modules, as the page that promises them lists them."""
-    page = (ROOT / "docs" / "api.md").read_text("utf-8")
-    listed = re.findall(r"automodule:: (\S+)\n +:members: ([\w,\s]+)", page)
-    names = {module: {*re.findall(r"\w+", members)} for module, members in listed}
-    return {
-        "chainapi": {*re.findall(r"auto(?:class|data|function):: chainapi\.(\w+)$", page, re.MULTILINE)}
-    } | names
-
-
 def interfaces() -> Figures:
     """Return the number of public names but for events, and of arguments."""
-    owners = [names for module, names in public_names().items() if module != "chainapi.events"]
+    owners = [names for module, names in tiers.public_names().items() if module != "chainapi.events"]
     return {
         "public.names": len(set[str]().union(*owners)),
         "session.arguments": _arguments(Session),

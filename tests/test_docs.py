@@ -18,11 +18,11 @@ from chainapi import LimiterOptions, Session, errors
 from chainapi.models import evm as _loaded  # noqa: F401 - pytester forgets modules that its tests load
 from chainapi.simulator import Simulator
 from chainapi.transport import AiohttpTransport
-from tests.budget import public_names
 from tests.cli.recorder import Recorder
 from tests.cli.terminal import chainapi
 from tests.cli.terminal import environment as addresses
 from tests.served import served
+from tests.tiers import public_names
 
 __all__ = ["addresses"]  # a fixture
 
