@@ -188,12 +188,13 @@ class World:
         """Return the route of a list at a path, with its method unless that is GET."""
         method, _, path = place.rpartition(" ")
         firsts = (first_segment(service, method or "GET") for service in SERVICES)
-        found = [match for first in firsts if (match := match_path(_segments_of(first, path))) is not None]
+        found = filter(None, (match_path(_segments_of(first, path)) for first in firsts))
         try:
-            check_path(next(match for match in found if not match.endpoint.single), self.settings.chains)
+            match = next(match for match in found if not match.endpoint.single)
+            check_path(match, self.settings.chains)
         except (HTTPError, StopIteration):
             raise ValueError(f"no list at {place!r}") from None
-        return next(match for match in found if not match.endpoint.single)
+        return match
 
     # What becomes of a request
 
