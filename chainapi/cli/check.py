@@ -95,7 +95,8 @@ async def check(
         recorded = evolve(terminal, session=answers.session)
         plain = evolve(connection, max_body=MAX_BODY, proxy=None)  # the transport has them
         async with open_session(recorded, plain, table=table) as session:
-            comparison = _Comparison(session, answers, dict(read_pairs(param or [])))
+            keyed = bool(os.environ.get("CHAINAPI_API_KEY"))
+            comparison = _Comparison(session, answers, dict(read_pairs(param or [])), keyed)
             await comparison.run(names, private=PRIVATE if record is None else OF_ACCOUNT)
     if record is not None:
         answers.save()
@@ -139,6 +140,7 @@ class _Comparison:
     session: Session
     answers: _Answers
     given: Mapping[str, str]
+    keyed: bool  # whether the Data API gets a key
     answered: int = 0
     found: dict[tuple[str, str], list[str]] = field(factory=dict[tuple[str, str], list[str]])
     _shown: dict[str, dict[str, str]] = field(factory=dict[str, dict[str, str]])  # values by group
@@ -201,11 +203,10 @@ class _Comparison:
         rows = await self._answer(name, query)
         if rows is not None:
             self.answered += 1
-            for header in (
-                ANNOUNCED if name.startswith("data.") and os.environ.get("CHAINAPI_API_KEY") else ()
-            ):
-                if header not in self.answers.last.headers:
-                    self._note("header", f"{header}: missing", name)
+            if name.startswith("data.") and self.keyed:
+                for header in ANNOUNCED:
+                    if header not in self.answers.last.headers:
+                        self._note("header", f"{header}: missing", name)
             for record in _records(rows):
                 self._compare(name, record)
         self._note_price(name, single=self.answers.number == before + 1)
