@@ -58,7 +58,7 @@ _SERVICES = {
 def misnamed(owner: object, name: str) -> AttributeError:
     """Return the error of an attribute that a session, a service or a group lacks.
 
-    It names the paths that were meant, those of the same service first.
+    It names the paths that were meant, first the ones of the same service.
     """
     text = f"{type(owner).__name__} has no attribute {name!r}"
     if name.startswith("_"):  # Python asks for such names by itself, also before the object has any

@@ -138,7 +138,7 @@ class Part:
 def can_be_split(query: Query) -> bool:
     """Check whether a list can be split into ranges.
 
-    It cannot if a row is a sum over a week or a month, inside of which a range would begin.
+    It cannot if each row is a sum over a week or a month: a range would begin in the middle of one.
     """
     return dict(query.params).get("timeInterval") not in ("week", "month")
 

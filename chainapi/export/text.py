@@ -290,7 +290,7 @@ _JSON = msgspec.json.Decoder()
 # CSV
 
 
-# A spreadsheet takes a text that begins so for a formula. Numbers are none: -5 stays.
+# A spreadsheet reads a text that begins with one of these as a formula. A number is no text: -5 stays.
 _FORMULA = re.compile(r"(?=[=+@-])")
 _ESCAPED = re.compile(r"\A'(?=[=+@-])")
 

@@ -38,7 +38,7 @@ class Contents:
         self._injector = lru_cache(KEPT)(self._make_injector)
 
     def begin(self, now: float) -> None:
-        """Set the time; the first one is that of the beginning."""
+        """Set the time; the first call sets the time of the beginning, too."""
         if self._begun is None:
             self._begun = now
         self._now = now
@@ -58,7 +58,7 @@ class Contents:
 
     def listing(self, match: Match, query: Mapping[str, str]) -> Listing:
         """Return the part of a list that a query selects, or raise HTTPError."""
-        # The pages of a walk share a view. Writes change those of webhooks.
+        # All pages of a list share a view, except for webhooks: writes change their lists.
         make = self._view if match.name.startswith("data.webhooks.") else self._kept_view
         chosen = frozenset((name, text) for name, text in query.items() if name not in PAGING)
         view = make(match.segments, chosen)

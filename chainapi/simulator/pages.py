@@ -107,8 +107,8 @@ class _Token:
 class _Names:
     """Names of page tokens: UUIDs that only this simulator can read.
 
-    The first nine bytes are a seal, as far as the version of the UUID leaves them. The others are the number
-    of the token and that of its page, made unreadable.
+    The first nine bytes are a seal, as far as the version of the UUID leaves them. The others are the numbers
+    of the token and of its page, made unreadable.
     """
 
     def __init__(self, seed: int) -> None:

@@ -41,8 +41,8 @@ class Quota:
     ) -> tuple[dict[str, str], int | None]:
         """Count the cost of a request; return limit headers and the wait.
 
-        `limits` are pairs of a limit and the length of its window. The headers are those of the window with
-        the fewest units left. The wait is None, or the seconds until a refused request may be sent again,
+        `limits` are pairs of a limit and the length of its window. The headers describe the window with the
+        fewest units left. The wait is None, or the seconds until a refused request may be sent again,
         rounded up.
         """
         windows = [self._window(length, now) for _, length in limits]
