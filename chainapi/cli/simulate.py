@@ -32,8 +32,6 @@ def _faults(_: object, tokens: Sequence[Token]) -> tuple[Fault, ...]:
         raise CoercionError(msg=f"--fault: {error}") from None
 
 
-# Types for cyclopts, of fields that Settings converts.
-# pyright: reportIncompatibleVariableOverride=false
 @Parameter(name="*", consume_multiple=True, negative_iterable=())
 @define(eq=False)
 class SimulatorOptions(Settings):
@@ -48,10 +46,11 @@ class SimulatorOptions(Settings):
 
     port: Port = field(default=0, kw_only=True)
     latency: NonNegativeFloat = field(default=0.0, kw_only=True)
-    faults: Annotated[
+    # Types for cyclopts, of fields that Settings converts.
+    faults: Annotated[  # pyright: ignore[reportIncompatibleVariableOverride]
         tuple[Fault, ...], Parameter(name="--fault", converter=_faults, n_tokens=1, negative=())
     ] = ()
-    anomalies: Annotated[tuple[Anomalies, ...], Parameter(parse=False)] = ()
+    anomalies: Annotated[tuple[Anomalies, ...], Parameter(parse=False)] = ()  # pyright: ignore[reportIncompatibleVariableOverride]
 
 
 DEFAULT = SimulatorOptions()
