@@ -17,7 +17,7 @@ from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
 from chainapi._hints import to_await
 from chainapi._http.connection import Connection
-from chainapi._http.options import Call, CallOptions, Exchange
+from chainapi._http.options import Attempt, Call, CallOptions
 from chainapi._http.query import Query, checked_page_size, checked_path, query_params
 from chainapi._http.response import RawResponse
 from chainapi._http.service import Service
@@ -199,8 +199,8 @@ class ServiceAPI:
         """
         view, query = self._options_and_query(self.get_response, given, params)
         options = call_options(view, {"priority": priority, "deadline": deadline, "tag": tag})
-        _, exchange = await self._get(path, query, options, len, raw=True)
-        return self._service().received(exchange)
+        _, attempt = await self._get(path, query, options, len, raw=True)
+        return self._service().received(attempt)
 
     def _options_and_query(
         self,
@@ -236,7 +236,7 @@ class ServiceAPI:
         decode: Callable[[bytes], T],
         *,
         raw: bool = False,
-    ) -> Coroutine[Any, Any, tuple[T, Exchange]]:
+    ) -> Coroutine[Any, Any, tuple[T, Attempt]]:
         query = self._query(checked_path(path), params)
         return self._connection.call(self._service(), Call(query, options=options, raw=raw), decode)
 

@@ -16,7 +16,7 @@ from chainapi._api.routes import Route
 from chainapi._http.call import GivenUp
 from chainapi._http.connection import Connection
 from chainapi._http.emitter import Emitter
-from chainapi._http.options import Call, CallOptions, Exchange
+from chainapi._http.options import Attempt, Call, CallOptions
 from chainapi._http.query import Query
 from chainapi._http.service import Service
 from chainapi._paging.checkpoint import Checkpoint, query_fingerprint
@@ -227,16 +227,16 @@ class ListSource:
                 raise PageTokenExpiredError("the page token has reached its lifetime")
             decode = self._decoder or await self._load()
             call, service = self._call(fetch, needed), self._service
-            page, exchange = await self._connection.call(service, call, decode, began)
+            page, attempt = await self._connection.call(service, call, decode, began)
             if self._part is not None:
-                page = self._own_rows(self._part, page, exchange)
+                page = self._own_rows(self._part, page, attempt)
         except ChainAPIError as error:
             return error.with_traceback(None)  # its frames refer to the reader, and that to the error
         except GivenUp:
             return None
-        return Fetched(page, exchange.sent, service.received(exchange))
+        return Fetched(page, attempt.sent, service.received(attempt))
 
-    def _own_rows(self, part: Part, page: DecodedPage, exchange: Exchange) -> DecodedPage:
+    def _own_rows(self, part: Part, page: DecodedPage, attempt: Attempt) -> DecodedPage:
         """Return a page without the rows of neighboring ranges.
 
         Raises:
@@ -246,7 +246,7 @@ class ListSource:
         try:
             return part.own_rows(page)
         except PagingError as error:
-            self._service.identified(error, exchange.sent.call, exchange.outcome)
+            self._service.identified(error, attempt.sent.call, attempt.outcome)
             raise
 
     def seconds_left(self, requests: float) -> float:

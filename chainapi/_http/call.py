@@ -16,7 +16,7 @@ from msgspec import Struct, field
 
 from chainapi._http.emitter import CallEvents
 from chainapi._http.message import Response, SentAt, is_markup
-from chainapi._http.options import Call, Exchange
+from chainapi._http.options import Attempt, Call
 from chainapi._http.retry import (
     Failure,
     RetryBudget,
@@ -119,7 +119,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         if (allowed := self.call.options.deadline) is not None:
             self.deadline = self.began + allowed
 
-    async def run_observed(self) -> tuple[R, Exchange]:
+    async def run_observed(self) -> tuple[R, Attempt]:
         """Do as `run`, with events."""
         service, call = self.service, self.call
         where, tag = call.query.where, service.tag(call.options)
@@ -134,8 +134,8 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         finally:
             events.ended(error)
 
-    async def run(self) -> tuple[R, Exchange]:
-        """Return the decoded response and the exchange that it belongs to.
+    async def run(self) -> tuple[R, Attempt]:
+        """Return the decoded response and the attempt that it belongs to.
 
         The response is None if the route has none, and for a repeated DELETE of something that is gone.
 
@@ -156,8 +156,8 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 ask = self._ask()
                 permit = service.gate.acquire_now(ask, service.member)
                 self._permit = await self._turn(ask) if permit is None else permit
-                exchange = await self._send()
-                if (result := await self._result(exchange)) is not None:
+                attempt = await self._send()
+                if (result := await self._result(attempt)) is not None:
                     return result
         except ChainAPIError as error:
             if isinstance(error, AuthenticationError):
@@ -237,7 +237,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         service.events.waits_until = -inf
         return SentAt(now, service.member.now(), self.number)
 
-    async def _send(self) -> Exchange:
+    async def _send(self) -> Attempt:
         """Send the request once, and report its outcome to the gate."""
         service, events, timeout, clock = self.service, self._events, self._timeout, self.timeouts.clock
         assert timeout is not None  # noqa: S101 - the call has begun
@@ -263,21 +263,21 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
         if timeout.expired_at is not None:  # and the transport has an outcome all the same
             self._timed_out()
         timeout.set(self.deadline)
-        exchange, permit = Exchange(sent, outcome, elapsed=clock() - sent.at), self._permit
+        attempt, permit = Attempt(sent, outcome, elapsed=clock() - sent.at), self._permit
         self._outcome = outcome
         assert permit is not None  # noqa: S101 - of this attempt
         if isinstance(outcome, APIConnectionError):
             permit.lost()
         else:
             service.unopened = 0
-            exchange.limits = read_limits(outcome.headers, sent.wall + exchange.elapsed)
-            verdict = permit.answered(outcome.status, exchange.limits)
+            attempt.limits = read_limits(outcome.headers, sent.wall + attempt.elapsed)
+            verdict = permit.answered(outcome.status, attempt.limits)
             # The gate of another process returns it later.
-            exchange.verdict = verdict if isinstance(verdict, Verdict) else await verdict
+            attempt.verdict = verdict if isinstance(verdict, Verdict) else await verdict
         self._permit = None
         if events is not None:
-            events.received(outcome, exchange.elapsed, service.request_id(outcome))
-        return exchange
+            events.received(outcome, attempt.elapsed, service.request_id(outcome))
+        return attempt
 
     def _timed_out(self) -> bool:
         """Return whether the attempt, and not the call, took too long.
@@ -294,20 +294,20 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
 
     # --- its outcome ------------------------------------------------------------------------
 
-    async def _result(self, exchange: Exchange) -> tuple[Any, Exchange] | None:
+    async def _result(self, attempt: Attempt) -> tuple[Any, Attempt] | None:
         """Return the result of a successful attempt.
 
         None after a failed one, and the pause before the next one.
         """
-        response = exchange.outcome
+        response = attempt.outcome
         failure: Failure
         if isinstance(response, APIConnectionError):
             failure = response
         elif self._is_done(response):
             self.retries.budget.succeeded(self._tries.spent)
-            return None, exchange
+            return None, attempt
         elif not 200 <= response.status < 300:
-            failure = self._status_error(response, exchange)
+            failure = self._status_error(response, attempt)
         elif not response.body or response.body.isspace():
             failure = missing_body(response.status)
         else:
@@ -317,8 +317,8 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 failure = self.service.undecoded(error, response.body)
             else:
                 self.retries.budget.succeeded(self._tries.spent)
-                return decoded, exchange
-        if seconds := self._pause(failure, exchange):
+                return decoded, attempt
+        if seconds := self._pause(failure, attempt):
             await asyncio.sleep(seconds)
         return None
 
@@ -332,21 +332,21 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
             return self._doubtful and query.method == "DELETE"
         return 200 <= response.status < 300 and query.bodiless and not is_markup(response.body)
 
-    def _status_error(self, response: Response, exchange: Exchange) -> APIStatusError:
+    def _status_error(self, response: Response, attempt: Attempt) -> APIStatusError:
         """Return the error of a response that is no success."""
         error, messages = self.service.describe(response)
-        if exchange.verdict is Verdict.TOO_EXPENSIVE:
+        if attempt.verdict is Verdict.TOO_EXPENSIVE:
             messages = (*messages, "refused while the whole limit was left: it costs more than the limit")
-        limits = exchange.limits or RateLimitInfo()
+        limits = attempt.limits or RateLimitInfo()
         retry_after = limits.reset if limits.retry_after is None else limits.retry_after
         return status_error(response.status, error, messages, retry_after)
 
-    def _pause(self, failure: Failure, exchange: Exchange) -> float:
+    def _pause(self, failure: Failure, attempt: Attempt) -> float:
         """Begin the pause before the next attempt, or raise the error if none follows."""
         now, retries, options = self.timeouts.clock(), self.retries, self.call.options
         repeats, asked = self._repeats(failure, now), 0.0
-        if isinstance(failure, APIStatusError) and exchange.limits is not None:
-            asked = min(hold(failure.status, exchange.limits), retries.max_stop)
+        if isinstance(failure, APIStatusError) and attempt.limits is not None:
+            asked = min(hold(failure.status, attempt.limits), retries.max_stop)
         seconds = None
         if repeats:
             seconds = pause_after(
@@ -357,7 +357,7 @@ class CallRunner(Private, Struct, Generic[R], eq=False):
                 jitter=retries.jitter(),
                 max_wait=options.max_wait,
                 asked=asked,
-                verdict=exchange.verdict,
+                verdict=attempt.verdict,
             )
         if seconds is None:
             raise self._final(failure, now)

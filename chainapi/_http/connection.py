@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from chainapi._config import Unconfigured
 from chainapi._http.call import CallRunner, Retries
-from chainapi._http.options import Call, CallOptions, Exchange
+from chainapi._http.options import Attempt, Call, CallOptions
 from chainapi._http.service import Service
 from chainapi._http.timeouts import Timeouts
 from chainapi._http.transport import Transport
@@ -132,10 +132,10 @@ class Connection:
 
     def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
-    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
+    ) -> Coroutine[Any, Any, tuple[R, Attempt]]:
         """Send one request, with all its retries.
 
-        Returns its decoded response, and the exchange that it belongs to. Its deadline counts from `began`
+        Returns its decoded response, and the attempt that it belongs to. Its deadline counts from `began`
         on, a time of the loop; None counts from now.
 
         Raises:
@@ -156,7 +156,7 @@ class Connection:
 
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> Coroutine[Any, Any, tuple[R, Exchange]]:
+    ) -> Coroutine[Any, Any, tuple[R, Attempt]]:
         """Send one request, with all its retries.
 
         One that calls share begins later than its first call.

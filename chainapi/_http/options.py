@@ -1,4 +1,4 @@
-"""Options of calls; a call and its exchange as values. Pure."""
+"""Options of calls; a call and its attempt as values. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chainapi._limits.headers import RateLimitInfo
     from chainapi._limits.queue import WaitingLimit
 
-__all__ = ["Call", "CallOptions", "Exchange"]
+__all__ = ["Attempt", "Call", "CallOptions"]
 
 
 class CallOptions(Private, Struct, frozen=True, eq=False):
@@ -90,8 +90,8 @@ class Call(Private, Struct, frozen=True, eq=False):
     raw: bool = False
 
 
-class Exchange(Private, Struct, eq=False):
-    """Exchange: one request, its outcome, its limits and the gate's verdict.
+class Attempt(Private, Struct, eq=False):
+    """Attempt: one request, its outcome, its limits and the gate's verdict.
 
     The limits are those that the response announced, None without one. `elapsed` is the seconds from sending
     to the outcome, and `age` is the seconds since the request was sent, for a response of a cache.

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from chainapi._http.cache import CachedResponse, cache_key, significant
 from chainapi._http.message import Response, SentAt
-from chainapi._http.options import Call, Exchange
+from chainapi._http.options import Attempt, Call
 from chainapi._http.service import Service
 from chainapi._http.transport import Transport, leads_to_network
 from chainapi.errors import (
@@ -120,7 +120,7 @@ class _Request:
 class _Shared:
     """Request in flight: its task, its deadline, and the number of its callers."""
 
-    task: asyncio.Task[Exchange]
+    task: asyncio.Task[Attempt]
     deadline: float
     callers: int = 0
 
@@ -135,30 +135,30 @@ class ResponseReuse:
 
     """
 
-    run: Callable[..., Coroutine[Any, Any, tuple[Any, Exchange]]]
+    run: Callable[..., Coroutine[Any, Any, tuple[Any, Attempt]]]
     through: str
     _shared: dict[Hashable, _Shared] = field(factory=dict[Hashable, _Shared], init=False)  # by identity
-    _tasks: set[asyncio.Task[Exchange]] = field(factory=set["asyncio.Task[Exchange]"], init=False)
+    _tasks: set[asyncio.Task[Attempt]] = field(factory=set["asyncio.Task[Attempt]"], init=False)
 
     async def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
-    ) -> tuple[R, Exchange]:
-        """Return a decoded response, and the exchange that it belongs to.
+    ) -> tuple[R, Attempt]:
+        """Return a decoded response, and the attempt that it belongs to.
 
         Raises:
             ChainAPIError: the error of the request, or of the decoding.
 
         """
         request = _Request(service, call, began, self.through)
-        exchange = await self._stored(request)
-        return await _decoded(request, decode, exchange or await self._send(request))
+        attempt = await self._stored(request)
+        return await _decoded(request, decode, attempt or await self._send(request))
 
     async def aclose(self) -> None:
         """Wait until the requests have ended; the connection ended them."""
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def _stored(self, request: _Request) -> Exchange | None:
-        """Return the exchange of a cached response; None to send the request.
+    async def _stored(self, request: _Request) -> Attempt | None:
+        """Return the attempt of a cached response; None to send the request.
 
         Raises:
             ChainAPIError: the error of the request, if the cached response cannot take its place.
@@ -180,12 +180,12 @@ class ResponseReuse:
         if service.events.emit:
             service.events.cached(call.query.where, service.tag(call.options), age, use)
         response = Response(stored.status, stored.headers, stored.body)
-        return Exchange(SentAt(now - age, stored.sent), response, elapsed=stored.elapsed, age=age)
+        return Attempt(SentAt(now - age, stored.sent), response, elapsed=stored.elapsed, age=age)
 
     # --- requests in flight -----------------------------------------------------------------
 
-    async def _send(self, request: _Request) -> Exchange:
-        """Return the exchange of the identical request in flight; send it if needed.
+    async def _send(self, request: _Request) -> Attempt:
+        """Return the attempt of the identical request in flight; send it if needed.
 
         A caller that joined later has more time than the first one: if the request ends with the deadline or
         the `max_wait` of its first caller, the others send it again, those that may succeed. One that began
@@ -242,30 +242,30 @@ class ResponseReuse:
         if self._shared.get(identity) is shared:
             del self._shared[identity]
 
-    async def _fetch(self, request: _Request) -> Exchange:
+    async def _fetch(self, request: _Request) -> Attempt:
         """Send a request, and store its response."""
         # A caller that no longer needs the response leaves; another one may still need it.
         call = replace(request.call, needed=None)
         check = bytes if call.raw else checked_json
-        body, exchange = await self.run(request.service, call, check, request.began)
+        body, attempt = await self.run(request.service, call, check, request.began)
         if (cache := call.options.cache) is not None:
-            raw = request.service.received(exchange)  # without the key, if the service echoed it
-            stored = CachedResponse.of(exchange.sent.wall, raw.elapsed, raw.status, raw.headers, body)
+            raw = request.service.received(attempt)  # without the key, if the service echoed it
+            stored = CachedResponse.of(attempt.sent.wall, raw.elapsed, raw.status, raw.headers, body)
             await cache.write(request.key, stored, request.deadline)
-        return exchange
+        return attempt
 
 
-async def _decoded(request: _Request, decode: Callable[[bytes], R], exchange: Exchange) -> tuple[R, Exchange]:
+async def _decoded(request: _Request, decode: Callable[[bytes], R], attempt: Attempt) -> tuple[R, Attempt]:
     """Decode a response for one of its callers: rows of a user's class may change."""
-    service, number, body = request.service, exchange.sent.call, cast("Response", exchange.outcome).body
+    service, number, body = request.service, attempt.sent.call, cast("Response", attempt.outcome).body
     try:
-        return await service.decode(decode, body), exchange
+        return await service.decode(decode, body), attempt
     except DecodeError as error:
         fault = service.undecoded(error, body)
     elapsed = asyncio.get_running_loop().time() - request.began
     attempts = 0 if number is None else 1
     fault = fault.after(where=request.call.query.where, attempts=attempts, elapsed=elapsed)
-    raise service.identified(fault, number, exchange.outcome)
+    raise service.identified(fault, number, attempt.outcome)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:

@@ -27,7 +27,7 @@ from chainapi.models.sizes import LARGE
 
 if TYPE_CHECKING:
     from chainapi._http.emitter import ServiceEvents
-    from chainapi._http.options import Call, CallOptions, Exchange
+    from chainapi._http.options import Attempt, Call, CallOptions
     from chainapi._http.telemetry import Telemetry
     from chainapi._http.transport import Transport
     from chainapi._limits.gate import AnyGate
@@ -164,14 +164,14 @@ class Service:
                 return cast("R", end.value)
             await asyncio.sleep(0)
 
-    def received(self, exchange: Exchange) -> RawResponse:
+    def received(self, attempt: Attempt) -> RawResponse:
         """Return a successful response as it was received, the key masked in its headers."""
-        response, key = exchange.outcome, self.endpoint.key
+        response, key = attempt.outcome, self.endpoint.key
         assert isinstance(response, Response)  # noqa: S101 - a successful call has one
         headers, secret = response.headers, "" if key is None else key.reveal()
         if contains("\n".join(headers.values()), secret):
             headers = {name: masked(value, secret) for name, value in headers.items()}
-        return RawResponse(response.status, headers, response.body, exchange.elapsed, exchange.age)
+        return RawResponse(response.status, headers, response.body, attempt.elapsed, attempt.age)
 
     def describe(self, response: Response) -> tuple[str, tuple[str, ...]]:
         """Return the error type and the messages of an error response."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct, field
 
-__all__ = ["EARLIEST", "Bucket"]
+__all__ = ["EARLIEST", "TokenBucket"]
 
 FASTER = 5.0  # times as large is the correction if a report shows less than predicted
 MARGIN = 0.004  # of the limit: the level must exceed the price of a request by this
@@ -21,8 +21,8 @@ EARLIEST = 0.8  # of the predicted time: the least, because responses round and 
 GROWTH = 1.5  # factor of the margin at a refusal
 
 
-class Bucket(Struct):
-    """Bucket into which `rate` units a second drip.
+class TokenBucket(Struct):
+    """Token bucket into which `rate` units a second drip.
 
     Attributes:
         size: the most that it is known to hold.
@@ -45,7 +45,7 @@ class Bucket(Struct):
     landed: tuple[float, int, float] | None = None
 
     @classmethod
-    def begin(cls, limit: float, window: float, size: float, level: float, at: float) -> Bucket:
+    def begin(cls, limit: float, window: float, size: float, level: float, at: float) -> TokenBucket:
         """Return a bucket of `limit` units in `window` seconds with a level at a time."""
         return cls(limit / window, size, level, at, min(MARGIN * limit, FIRST_MARGIN * size, MOST_MARGIN))
 

@@ -12,7 +12,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from attrs import define, field
 
-from chainapi._limits.queue import SHARE, Flow, Group, Line, Queue, Waiter, lowest_start
+from chainapi._limits.queue import SHARE, Flow, ProcessLine, Queue, RequestGroup, Waiter, lowest_start
 from chainapi._limits.quota import Quota
 
 __all__ = ["CLOSE", "Deadlines"]
@@ -191,7 +191,7 @@ class _Kind(NamedTuple):
     units: float
     shown: float
     share: float
-    place: str | Group | None
+    place: str | RequestGroup | None
 
 
 class _Forecast(Generic[W]):
@@ -246,12 +246,12 @@ class _Forecast(Generic[W]):
         cost = self.quota.costs.shown(ask.route, ask.cost)
         return max(seconds, group.ceiling(before.units + cost, before.requests + 1.0))
 
-    def _before(self, waiter: W, *, last: bool = False) -> tuple[_Load, _Load, dict[Line[W], _Load]]:
+    def _before(self, waiter: W, *, last: bool = False) -> tuple[_Load, _Load, dict[ProcessLine[W], _Load]]:
         """Return what is before a request in its line and in its group, and other lines.
 
         With `last`, all in its line is before it, and all ranks of its group count.
         """
-        own, group, lines = _Load(), _Load(), dict[Line[W], _Load]()
+        own, group, lines = _Load(), _Load(), dict[ProcessLine[W], _Load]()
         closed = self.routes.opens_at(waiter.ask.route, self.now, self.quota.patience) > self.now
         place = waiter.ask.route if closed else waiter.group
         for flow, kind in self.kinds.items():
@@ -266,7 +266,9 @@ class _Forecast(Generic[W]):
             load.add(counted * kind.units, counted)
         return own, group, lines
 
-    def _ahead(self, waiter: W, own: _Load, lines: dict[Line[W], _Load], cost: float) -> tuple[float, float]:
+    def _ahead(
+        self, waiter: W, own: _Load, lines: dict[ProcessLine[W], _Load], cost: float
+    ) -> tuple[float, float]:
         """Return units and number of the requests before one that costs `cost`.
 
         `own` of them are in its line. With infinite costs, all of a better rank are before it.
@@ -290,7 +292,7 @@ class _Forecast(Generic[W]):
         return own.units + retries.units, own.requests + retries.requests
 
     def _start(self, waiter: W) -> float:
-        """Return the start of the process of a request in its rank; see `Line`."""
+        """Return the start of the process of a request in its rank; see `ProcessLine`."""
         lines = self.queue.ranks.get(waiter.rank, {})
         line = lines.get(waiter.process)
         if line is not None and line.heads:
@@ -299,7 +301,7 @@ class _Forecast(Generic[W]):
         return lowest if line is None else max(line.start, lowest)
 
 
-def _until(line: Line[W], load: _Load, turn: float, waiter: Waiter) -> tuple[float, float]:
+def _until(line: ProcessLine[W], load: _Load, turn: float, waiter: Waiter) -> tuple[float, float]:
     """Return units and number of the requests of another process before one.
 
     The process of that one has its `turn` at some units. With the same start, the lower number goes first.

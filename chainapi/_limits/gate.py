@@ -25,10 +25,10 @@ from msgspec.structs import replace
 
 from chainapi._limits.deadlines import CLOSE, Deadlines
 from chainapi._limits.headers import RateLimitInfo
-from chainapi._limits.member import MAX_IN_FLIGHT, Member, Settings
-from chainapi._limits.queue import Ask, Group, Queue, Wait, Waiter, WaitingLimit, share
+from chainapi._limits.member import MAX_IN_FLIGHT, GateSettings, Member
+from chainapi._limits.queue import Ask, Queue, RequestGroup, Wait, Waiter, WaitingLimit, share
 from chainapi._limits.quota import Quota, Reservation
-from chainapi._limits.spenders import Account, Spenders
+from chainapi._limits.spenders import SpenderCounts, Spenders
 from chainapi._limits.verdict import Verdict
 from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.errors import APITimeoutError, QuotaWaitError
@@ -41,9 +41,9 @@ __all__ = [
     "AnyPermit",
     "Ask",
     "Gate",
-    "Group",
     "Member",
     "Permit",
+    "RequestGroup",
     "Timer",
     "Wait",
     "WaitingLimit",
@@ -158,7 +158,9 @@ class Permit:
 
     __slots__ = ("_account", "_gate", "_group", "_reservation")
 
-    def __init__(self, gate: Gate, reservation: Reservation, group: Group | None, account: Account) -> None:
+    def __init__(
+        self, gate: Gate, reservation: Reservation, group: RequestGroup | None, account: SpenderCounts
+    ) -> None:
         account.in_flight += 1
         self._account = account
         self._gate = gate
@@ -245,7 +247,7 @@ class Gate:
         self.queue: Queue[_Turn] = Queue(self.quota)
         self.deadlines: Deadlines[_Turn] = Deadlines(self.queue)
         self._own = Member(rate=rate, on_wait=on_wait, now=now)
-        self._members: dict[Settings, WeakSet[Member]] = {}
+        self._members: dict[GateSettings, WeakSet[Member]] = {}
         self._spenders = Spenders()
         self._numbers = count()
         self._timer = Timer(self.advance)
@@ -319,7 +321,7 @@ class Gate:
         """Return the time on the clock of the quota, which outlives its hosts."""
         return asyncio.get_running_loop().time() - self._epoch
 
-    def divide(self, groups: Iterable[Group], ranks: Sequence[float]) -> None:
+    def divide(self, groups: Iterable[RequestGroup], ranks: Sequence[float]) -> None:
         """Divide the places in flight among groups, by the best rank of each that is busy."""
         places = partial(share, self.quota.max_in_flight, sorted(ranks))
         for group in groups:
@@ -382,7 +384,7 @@ class Gate:
             member.group.in_flight += 1
         return Permit(self, reservation, member.group, self._account(member, ask.tag))
 
-    def _account(self, member: Member, tag: str | None) -> Account:
+    def _account(self, member: Member, tag: str | None) -> SpenderCounts:
         """Return the account to use; a member remembers the one of its own tag."""
         account = member.account if tag is None else self._spenders.account(member.process, tag)
         if account is None or account.closed:

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from chainapi._limits.queue import Group, Wait
-from chainapi._limits.spenders import Account
+from chainapi._limits.queue import RequestGroup, Wait
+from chainapi._limits.spenders import SpenderCounts
 from chainapi._limits.view import Limit, whole
 from chainapi.errors import QueueFullError, QuotaWaitError
 
 if TYPE_CHECKING:
     from aiolimiter import AsyncLimiter
 
-__all__ = ["MAX_IN_FLIGHT", "Ceiling", "Member", "Settings", "is_rate"]
+__all__ = ["MAX_IN_FLIGHT", "Ceiling", "GateSettings", "Member", "is_rate"]
 
 MAX_IN_FLIGHT = 100  # requests without a response, if a session does not set it
 HALVINGS = 24  # of a bucket's size: the precision with which its tokens are found
 
 
-class Settings(Struct, frozen=True):
+class GateSettings(Struct, frozen=True):
     """Settings on which the sessions that share a gate have to agree."""
 
     max_in_flight: int
@@ -68,7 +68,7 @@ class Member:
         now: Callable[[], float] = time.time,
         process: str = "",
         tag: str = "",
-        group: Group | None = None,
+        group: RequestGroup | None = None,
         timeout: float = 30.0,
         on_plan: Callable[[str, float | None, float | None], None] | None = None,
     ) -> None:
@@ -77,13 +77,13 @@ class Member:
         self.process = process
         self.tag = tag
         self.timeout = timeout
-        self.account: Account | None = None  # of its tag, in the gate that it joined
+        self.account: SpenderCounts | None = None  # of its tag, in the gate that it joined
         self.ceiling: Ceiling | None = None if rate is None else Ceiling(rate)
         self.limits: tuple[Limit, ...] = tuple(limits)
         self.plan: str = next((limit.plan for limit in self.limits if limit.plan), "")
         self.on_plan = on_plan
         in_flight = MAX_IN_FLIGHT if max_in_flight is None else max_in_flight
-        self.settings: Settings = Settings(in_flight, probe, inf if max_stop is None else max_stop)
+        self.settings: GateSettings = GateSettings(in_flight, probe, inf if max_stop is None else max_stop)
         self.on_wait = on_wait
         self.now = now
         self.wait: Wait = Wait()  # that is known
@@ -91,7 +91,7 @@ class Member:
         self._common = group
         self.enter(None)
 
-    def enter(self, account: Account | None) -> None:
+    def enter(self, account: SpenderCounts | None) -> None:
         """Begin in a gate, with the account of the tag there.
 
         Requests in the last gate count in the last group: their ends can wake nobody in this gate.
@@ -100,7 +100,8 @@ class Member:
         if most is None and ceiling is None:
             self.group = self._common
         else:
-            self.group = Group(inf if most is None else most, None if ceiling is None else ceiling.wait)
+            wait = None if ceiling is None else ceiling.wait
+            self.group = RequestGroup(inf if most is None else most, wait)
 
     def too_long(self, seconds: float, max_wait: float | None, left: float | None) -> QuotaWaitError:
         """Return the error of a wait longer than `max_wait` or the time until a deadline."""

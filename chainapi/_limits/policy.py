@@ -22,7 +22,7 @@ from typing import Literal
 
 from msgspec import Struct, field
 
-from chainapi._limits.bucket import EARLIEST, Bucket
+from chainapi._limits.bucket import EARLIEST, TokenBucket
 
 __all__ = ["DEFAULT_WINDOW", "EPSILON", "Policy"]
 
@@ -157,7 +157,7 @@ class Policy(Struct, eq=False):
     read_at: float = -inf
     empty: int = 0
     most_left: float = 0.0
-    bucket: Bucket | None = None
+    bucket: TokenBucket | None = None
     reserve: float = 0.0
     lows: list[tuple[float, float]] = field(default_factory=list)
     unseen: list[tuple[float, float]] = field(default_factory=list)
@@ -440,7 +440,7 @@ class Policy(Struct, eq=False):
             self.bucket.report(remaining, least)
         elif self.kind == "drip" and self.window:
             size, level = max(self.most_left, self.left + least), self.left - held
-            self.bucket = Bucket.begin(self.limit, self.window, size, level, sent)
+            self.bucket = TokenBucket.begin(self.limit, self.window, size, level, sent)
             self.ledger.clear()
 
     def restart(self) -> None:

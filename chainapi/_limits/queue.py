@@ -34,9 +34,9 @@ __all__ = [
     "SHARE",
     "Ask",
     "Flow",
-    "Group",
-    "Line",
+    "ProcessLine",
     "Queue",
+    "RequestGroup",
     "Wait",
     "Waiter",
     "WaitingLimit",
@@ -110,7 +110,7 @@ class Waiter(Private, Struct, eq=False):
     number: int
     ask: Ask
     rank: float
-    group: Group | None = None
+    group: RequestGroup | None = None
     process: str = ""
     waits_until: float = inf
     flow: Flow[Any] | None = None
@@ -154,7 +154,7 @@ def share(places: float, ranks: Sequence[float], rank: float) -> float:
 
 
 @define(eq=False, repr=False)
-class Group:
+class RequestGroup:
     """Requests with limits of their own: of a session, or of a process.
 
     Those without a place hold up nobody else, and count in no forecast of others.
@@ -208,8 +208,8 @@ class Flow(Generic[W]):
     A request joins at the end and leaves at the front in constant time. Anywhere else, others move up.
     """
 
-    line: Line[W]
-    group: Group | None
+    line: ProcessLine[W]
+    group: RequestGroup | None
     route: str
     prior: float | None
     waiters: dict[int, W] = field(factory=dict[int, W])
@@ -246,7 +246,7 @@ class Flow(Generic[W]):
 
 
 @define(eq=False, repr=False)
-class Line(Generic[W]):
+class ProcessLine(Generic[W]):
     """Flows of one process within a rank.
 
     Attributes:
@@ -258,7 +258,7 @@ class Line(Generic[W]):
     rank: float
     process: str
     start: float = 0.0
-    flows: dict[tuple[Group | None, str, float | None], Flow[W]] = field(factory=dict[Any, "Flow[W]"])
+    flows: dict[tuple[RequestGroup | None, str, float | None], Flow[W]] = field(factory=dict[Any, "Flow[W]"])
     heads: list[tuple[int, Flow[W]]] = field(factory=list[tuple[int, "Flow[W]"]])
 
     def turn(self) -> tuple[float, int]:
@@ -297,7 +297,7 @@ class Line(Generic[W]):
             insort(self.heads, (first, flow))
 
 
-def lowest_start(lines: Mapping[str, Line[W]]) -> float:
+def lowest_start(lines: Mapping[str, ProcessLine[W]]) -> float:
     """Return the lowest start of the processes that wait; no other begins below."""
     return min((line.start for line in lines.values() if line.heads), default=0.0)
 
@@ -322,7 +322,9 @@ class Queue(Generic[W]):
     units: float = field(default=0.0, init=False)
     wakes_at: float = field(default=inf, init=False)
     wait: Wait = field(default=Wait(), init=False)
-    ranks: dict[float, dict[str, Line[W]]] = field(factory=dict[float, dict[str, "Line[W]"]], init=False)
+    ranks: dict[float, dict[str, ProcessLine[W]]] = field(
+        factory=dict[float, dict[str, "ProcessLine[W]"]], init=False
+    )
     owed: float = field(default=0.0, init=False)
     _charge: float = field(default=0.0, init=False)  # what the turn that was found last changes of it
     _reopens: float = field(default=inf, init=False)  # when the first closed route opens
@@ -409,7 +411,7 @@ class Queue(Generic[W]):
                 if len(lines) >= RESTING:
                     for idle in [one for one in lines.values() if not one.heads and one.start <= lowest]:
                         del lines[idle.process]
-                line = lines[waiter.process] = Line(waiter.rank, waiter.process)
+                line = lines[waiter.process] = ProcessLine(waiter.rank, waiter.process)
             line.start = max(line.start, lowest)
         line.add(waiter)
         waiter.units = self._price(waiter)
@@ -484,16 +486,16 @@ class Queue(Generic[W]):
         self._charge = self._likely(first)
         return first
 
-    def _heads(self, lines: dict[str, Line[W]], now: float, most: float = inf) -> Iterator[W]:
+    def _heads(self, lines: dict[str, ProcessLine[W]], now: float, most: float = inf) -> Iterator[W]:
         """Yield the first request of each line of a rank, in turn.
 
         All may leave but for the quota. With `most`, they cost at most that, and owe nothing.
         """
         waits = (line for line in lines.values() if line.heads)
-        in_turn = waits if len(lines) == 1 else sorted(waits, key=Line.turn)
+        in_turn = waits if len(lines) == 1 else sorted(waits, key=ProcessLine.turn)
         return filter(None, (self._first(line, now, most) for line in in_turn))
 
-    def _first(self, line: Line[W], now: float, most: float) -> W | None:
+    def _first(self, line: ProcessLine[W], now: float, most: float) -> W | None:
         for number, flow in line.heads:
             waiter = flow.waiters[number]
             if flow.group is not None and not flow.group.free(line.rank):

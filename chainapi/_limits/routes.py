@@ -19,7 +19,7 @@ MOST_ROUTES = 1024
 LATER = 1e-3  # seconds after the end of a stop: so another route sends the probe
 
 
-class Route(Struct):
+class RouteState(Struct):
     """Route with few requests at once.
 
     Attributes:
@@ -46,7 +46,7 @@ class Route(Struct):
 class Routes(Struct, eq=False):
     """Routes with few requests at once; none most of the time."""
 
-    known: dict[str, Route] = field(default_factory=dict)
+    known: dict[str, RouteState] = field(default_factory=dict)
 
     def opens_at(self, route: str, now: float, patience: float) -> float:
         """Return when a route allows a request; a response may allow it earlier.
@@ -74,7 +74,7 @@ class Routes(Struct, eq=False):
     def try_price(self, route: str, most: int) -> None:
         """Allow few requests at once until a response shows the price of a route."""
         if route not in self.known and len(self.known) < MOST_ROUTES:
-            self.known[route] = Route(most=most)
+            self.known[route] = RouteState(most=most)
 
     def priced(self, route: str) -> None:
         """Record that the price of a route is known."""
@@ -123,7 +123,7 @@ class Routes(Struct, eq=False):
         one = self.known.get(route)
         return one is not None and one.passed > 0 and not one.others_passed
 
-    def refuse(self, route: str, now: float) -> Route:
+    def refuse(self, route: str, now: float) -> RouteState:
         """Record a refusal of a route alone, and return the route."""
         one = self._get(route)
         if one.passed or not one.refusals:
@@ -140,7 +140,7 @@ class Routes(Struct, eq=False):
         one.until, one.refused_at = max(one.until, stop + LATER), now
         one.others_passed, one.refusals = False, max(1, one.refusals)
 
-    def _get(self, route: str) -> Route:
+    def _get(self, route: str) -> RouteState:
         if route not in self.known and len(self.known) >= MOST_ROUTES:
             self.known.pop(next(iter(self.known)))
-        return self.known.setdefault(route, Route())
+        return self.known.setdefault(route, RouteState())

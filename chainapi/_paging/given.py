@@ -27,7 +27,7 @@ from msgspec import Struct
 from chainapi._paging.checkpoint import Spans, Watermark
 from chainapi._paging.rows import Content, EmptyPage, Identity, PageRows, RowsOfPage
 
-__all__ = ["Assumption", "Fall", "Given", "Hashes", "StoredBefore", "Verdict"]
+__all__ = ["Assumption", "Fall", "Given", "Hashes", "JudgedRows", "StoredBefore"]
 
 HEAD = 1_024  # rows at the head of a pass over an ordered list, which the service may replace
 MOST = 1 << 20  # rows of a pass that are known by their hashes; each takes about 60 bytes
@@ -44,7 +44,7 @@ class Assumption(Enum):
     MEMORY = "the list has too many rows to keep a hash of each"
 
 
-class Verdict(Struct, eq=False):
+class JudgedRows(Struct, eq=False):
     """Which rows of a page were given before.
 
     Attributes:
@@ -230,7 +230,7 @@ class Given:
         if (mark := self._watermark) is not None:
             self._watermark = Watermark(mark.number_field, mark.spans, ties=mark.ties)
 
-    def judge(self, page: RowsOfPage) -> Verdict:
+    def judge(self, page: RowsOfPage) -> JudgedRows:
         """Count the rows of the next page as given.
 
         Return which of them were given before.
@@ -278,10 +278,10 @@ class Given:
             refuted += self._forget(rows, indices)
         stale = {*stale, *rows.repeated} if rows.repeated else stale
         fresh = (skipped or fresh) if rows.size else None
-        return Verdict(rows.repeated, stale, fresh, rows.signature, refuted, rows.size)
+        return JudgedRows(rows.repeated, stale, fresh, rows.signature, refuted, rows.size)
 
     def signature(self, page: RowsOfPage) -> int:
-        """Return the signature of a page without counting its rows (see `Verdict`)."""
+        """Return the signature of a page without counting its rows (see `JudgedRows`)."""
         return PageRows(page, self._identity, keyed=self._keyed).signature
 
     def leave(self) -> None:

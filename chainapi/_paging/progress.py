@@ -139,7 +139,7 @@ def display(stream: TextIO | None = None) -> Display | None:
     stream = sys.stderr if stream is None else stream
     if stream is None or not stream.isatty():  # a program without a console has None
         return None
-    return Line(stream)
+    return TerminalLine(stream)
 
 
 def _in_notebook() -> bool:
@@ -150,7 +150,7 @@ def _in_notebook() -> bool:
 
 
 @define(eq=False)
-class Line:
+class TerminalLine:
     """Line on a terminal that is written again and again."""
 
     stream: TextIO

@@ -32,7 +32,7 @@ from msgspec.structs import replace
 
 from chainapi._http.message import SentAt
 from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.given import Assumption, Given, StoredBefore, Verdict
+from chainapi._paging.given import Assumption, Given, JudgedRows, StoredBefore
 from chainapi._paging.rows import EmptyPage, PageRows, RowsOfPage
 from chainapi.core.private import Private
 from chainapi.errors import (
@@ -58,8 +58,8 @@ __all__ = [
     "ListQuery",
     "LoopGuard",
     "PageToken",
-    "State",
     "Walk",
+    "WalkState",
 ]
 
 E = TypeVar("E", bound=ChainAPIError)
@@ -77,10 +77,10 @@ HUGE = 1 << 20  # bytes of a page whose rows take long to compare: up to a secon
 LOOP_PAGES = 1_024  # pages that a walk remembers to find loops
 
 _EMPTY = EmptyPage()
-_NOTHING = Verdict()
+_NOTHING = JudgedRows()
 
 
-class State(Enum):
+class WalkState(Enum):
     """State of a walk."""
 
     FIRST = "first page next"
@@ -90,8 +90,9 @@ class State(Enum):
     FAILED = "failed"
 
 
-_FIRST, _NEXT, _CHECK = State.FIRST, State.NEXT, State.CHECK  # the members of an Enum are slow to look up
-_EXHAUSTED, _FAILED = State.EXHAUSTED, State.FAILED
+# The members of an Enum are slow to look up.
+_FIRST, _NEXT, _CHECK = WalkState.FIRST, WalkState.NEXT, WalkState.CHECK
+_EXHAUSTED, _FAILED = WalkState.EXHAUSTED, WalkState.FAILED
 
 
 class PageToken(Struct, frozen=True):
@@ -247,7 +248,7 @@ class Walk:
         self._begin = self._start = start  # before the open page
         self._end: Checkpoint | None = None  # after the open page; None without one
         self._size = 0  # rows of the open page
-        self._verdict = _NOTHING  # which of these rows were given before
+        self._judged_rows = _NOTHING  # which of these rows were given before
         self._moved = 0  # rows that were given or left out before `_left`
         self._left: Iterator[Any] | None = None  # unread rows: readers of rows share the iterator
         self._failure: PagingError | None = None
@@ -313,8 +314,8 @@ class Walk:
                 return False
             if self._end is None and self._start is self._begin:
                 self._report_lost_rows()
-            verdict = self.given.judge(fetched.page)  # may raise: before anything changes
-            self._open(fetched, verdict)
+            rows = self.given.judge(fetched.page)  # may raise: before anything changes
+            self._open(fetched, rows)
         except PagingError as error:
             self._fail(error)
             raise
@@ -350,12 +351,12 @@ class Walk:
         """Check whether `received` takes long: it would block an event loop."""
         return len(fetched.page.body) > HUGE or self.given.reads_stored
 
-    def _open(self, fetched: Fetched, verdict: Verdict) -> None:
+    def _open(self, fetched: Fetched, rows: JudgedRows) -> None:
         """Make a page the open one, after its rows were compared with those given before."""
         start, token = self.end, fetched.token  # no row before it is unread
         self._answered = True
         self.depth += 1
-        if token is not None and self._repeats(token, verdict):
+        if token is not None and self._repeats(token, rows):
             self.state = _FAILED
             self._report_loop()
             raise PaginationLoopError(
@@ -363,19 +364,19 @@ class Walk:
             )
         self._opener, self._renewed, self.token = self.token, False, token
         self.state = _EXHAUSTED if token is None else _NEXT
-        self.page, self._size, self._verdict = fetched.page, verdict.size, verdict
+        self.page, self._size, self._judged_rows = fetched.page, rows.size, rows
         self._moved, self._left, self.response = 0, None, fetched.response
         self._start, self._end = start, self._after(start)
 
-    def _repeats(self, token: PageToken, verdict: Verdict) -> bool:
+    def _repeats(self, token: PageToken, rows: JudgedRows) -> bool:
         """Check whether the service goes round in circles."""
-        fresh = verdict.fresh
-        if self._guard.is_new(verdict.signature) if fresh is None else fresh:
+        fresh = rows.fresh
+        if self._guard.is_new(rows.signature) if fresh is None else fresh:
             self._idle = 0
         elif self.depth > self._deepest:
             self._idle += 1
         too_many = self._idle > MAX_IDLE_PAGES and 2 * self._idle > self.depth
-        return too_many or self._guard.loops(token.value, verdict.signature)
+        return too_many or self._guard.loops(token.value, rows.signature)
 
     # Dead tokens
 
@@ -401,7 +402,7 @@ class Walk:
     def _check(self, fetched: Fetched) -> None:
         """Take the new token of the page before the one that was refused, or restart."""
         token, refusal = fetched.token, self._refusal
-        if token is None or self.given.signature(fetched.page) != self._verdict.signature:
+        if token is None or self.given.signature(fetched.page) != self._judged_rows.signature:
             self._expire("its page token was refused, and the page before it has changed", refusal)
             return
         self.token, self._refusal, self._renewed, self.state = token, None, True, _NEXT
@@ -449,7 +450,7 @@ class Walk:
             bound=bound,
             head=(),
         )
-        self._end, self.page, self._size, self._verdict = None, _EMPTY, 0, _NOTHING
+        self._end, self.page, self._size, self._judged_rows = None, _EMPTY, 0, _NOTHING
         self.move_to(0)
         self._report_restart(reason, exact=self.given.exact)
 
@@ -482,12 +483,12 @@ class Walk:
     @property
     def repeated(self) -> Collection[int]:
         """Indices of the rows of the open page that a neighboring page of this pass had."""
-        return self._verdict.repeated
+        return self._judged_rows.repeated
 
     @property
     def stale(self) -> Collection[int]:
         """Indices of the rows of the open page that were given before."""
-        return self._verdict.stale
+        return self._judged_rows.stale
 
     @property
     def judged(self) -> PageRows:
@@ -499,7 +500,7 @@ class Walk:
 
         They are at most `most` rows. The offset moves with each.
         """
-        stale = self._verdict.stale
+        stale = self._judged_rows.stale
         if self._left is None:
             rows = self.page.rows if self.unread else ()
             # Other sequences make rows when they are read, and their iterators lack a length.
@@ -520,7 +521,7 @@ class Walk:
 
         They are at most `most` rows. Nothing moves: see `move_to`.
         """
-        begin, size, stale = self._offset, self._size, self._verdict.stale
+        begin, size, stale = self._offset, self._size, self._judged_rows.stale
         unread: Sequence[int] = range(begin, size)
         if stale:
             unread = [index for index in unread if index not in stale]
@@ -573,7 +574,7 @@ class Walk:
     @property
     def rows_wanted(self) -> float:
         """Rows that the reader wants beyond the open page."""
-        return self.row_limit - (self._start.rows + self._size - len(self._verdict.stale))
+        return self.row_limit - (self._start.rows + self._size - len(self._judged_rows.stale))
 
     @property
     def ordered(self) -> bool:
@@ -609,7 +610,7 @@ class Walk:
             None if token is None else token.minted_at,
             0,
             self.depth,
-            start.rows + self._size - len(self._verdict.stale),
+            start.rows + self._size - len(self._judged_rows.stale),
             self.restarts,
             given.watermark,
             given.broken,
@@ -624,7 +625,7 @@ class Walk:
     def _given_inside(self) -> int:
         """Return the number of rows of the open page that were given."""
         offset = self._offset
-        return offset - sum(index < offset for index in self._verdict.stale)
+        return offset - sum(index < offset for index in self._judged_rows.stale)
 
     def _inside(self) -> Checkpoint:
         """Return the position inside the open page."""
@@ -636,7 +637,7 @@ class Walk:
             watermark=given.watermark_inside(start.watermark, offset),
             unordered=given.broken,
             keyless=given.keyless,
-            head=(*given.head, *given.marks_given(offset, self._verdict.stale)),
+            head=(*given.head, *given.marks_given(offset, self._judged_rows.stale)),
         )
 
     # Errors and events; the module of events is loaded only if somebody listens
@@ -665,7 +666,7 @@ class Walk:
 
         depth = self.depth
         self._report(PageReceived, depth, self._size)
-        for assumption in self._verdict.refuted:
+        for assumption in self._judged_rows.refuted:
             if assumption is Assumption.KEY:
                 self._report(KeyNotUnique, depth)
             elif assumption is Assumption.MEMORY:

@@ -14,7 +14,7 @@ from cyclopts.types import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from chainapi._http.transport import MAX_BODY, AiohttpTransport
 from chainapi._version import __version__
-from chainapi.cli.progress import Progress
+from chainapi.cli.progress import CommandProgress
 from chainapi.cli.terminal import Terminal
 from chainapi.errors import ConfigurationError
 from chainapi.session import DEFAULT_TIMEOUT, Session
@@ -139,7 +139,7 @@ async def open_session(
         async with session_of(terminal, connection, terminal.report_wait) as session:
             yield session
         return
-    progress = Progress(terminal.now)
+    progress = CommandProgress(terminal.now)
     async with session_of(terminal, connection, progress) as session:
         progress.quota = lambda: session.quota
         async with terminal.live(progress.render, transient=True):

@@ -39,7 +39,7 @@ from chainapi.cli.names import (
     resolve,
     usage,
 )
-from chainapi.cli.progress import Progress, Shown
+from chainapi.cli.progress import CommandProgress, Shown
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import again, counted, worded
 from chainapi.errors import ChainAPIError, ConfigurationError, ExportError, IncompleteExportError
@@ -235,7 +235,7 @@ def _show(terminal: Terminal, target: str) -> int:
 @asynccontextmanager
 async def _started(
     terminal: Terminal, connection: ConnectionOptions, dask: str | None
-) -> AsyncIterator[tuple[Progress, Callable[..., Awaitable[ExportResult]]]]:
+) -> AsyncIterator[tuple[CommandProgress, Callable[..., Awaitable[ExportResult]]]]:
     """Open a session or a cluster; yield the view, and a function that exports.
 
     Raises:
@@ -250,9 +250,9 @@ async def _started(
         changed = {name: value for name, value in asdict(connection).items() if value != usual[name]}
         async with _connected(dask) as client:
             distributed = partial(cluster.export, client, session_arguments=changed or None)
-            yield Progress(terminal.now, requests=None), distributed
+            yield CommandProgress(terminal.now, requests=None), distributed
         return
-    view = Progress(terminal.now)
+    view = CommandProgress(terminal.now)
     async with session_of(terminal, connection, view) as session:
         view.quota = lambda: session.quota
 

@@ -24,7 +24,7 @@ from chainapi.models.exact_json import ascii_json
 if TYPE_CHECKING:
     from chainapi.export.progress import ExportProgress
 
-__all__ = ["Progress", "Shown", "wait_text"]
+__all__ = ["CommandProgress", "Shown", "wait_text"]
 
 REPORT_EVERY = 10.0  # seconds between two lines about progress
 RECORD_EVERY = 1.0  # seconds between two lines of JSON
@@ -46,7 +46,7 @@ def wait_text(quota: QuotaSnapshot, now: datetime) -> str:
 
 
 @define(eq=False)
-class Progress:
+class CommandProgress:
     """Counts of the walks of a session, or of an export.
 
     Attributes:

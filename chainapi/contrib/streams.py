@@ -24,7 +24,7 @@ from chainapi.json import dumps
 
 __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
 
-Batch: TypeAlias = tuple[list[Any], Checkpoint | None]
+Rows: TypeAlias = tuple[list[Any], Checkpoint | None]  # that are ready, and the position after them
 
 HEARTBEAT = 5.0  # seconds
 _TICK = 1.0  # seconds after which a wait for quota is reported; a shorter one is over before it is read
@@ -139,7 +139,7 @@ class Body:
         checkpoint = None if error.checkpoint is None else error.checkpoint.dumps()
         return evolve(problem, retry_after=wait, checkpoint=checkpoint)
 
-    async def _batches(self) -> AsyncGenerator[Batch, None]:
+    async def _batches(self) -> AsyncGenerator[Rows, None]:
         """Yield lists of rows as they arrive, with the checkpoint after each."""
         stream, left = self._stream, self.rows_left
         if left == 0:
@@ -267,10 +267,10 @@ def _event(name: str, data: Any, checkpoint: Checkpoint | None = None) -> bytes:
 
 
 async def _with_ticks(
-    batches: AsyncGenerator[Batch, None], every: float, tick: Callable[[], bytes]
-) -> AsyncGenerator[Batch | bytes, None]:
+    batches: AsyncGenerator[Rows, None], every: float, tick: Callable[[], bytes]
+) -> AsyncGenerator[Rows | bytes, None]:
     """Yield batches, and the result of `tick` after each `every` seconds without one."""
-    queue = asyncio.Queue[Batch | None]()
+    queue = asyncio.Queue[Rows | None]()
 
     async def read() -> None:  # in one task, each batch after the one before it was taken
         async for batch in batches:

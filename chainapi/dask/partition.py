@@ -21,7 +21,7 @@ from distributed import get_worker
 from chainapi._paging.background import in_background
 from chainapi.dask.plugins import SESSIONS, plugin_soon
 from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
-from chainapi.export.log import DataFile, Log, State
+from chainapi.export.log import DataFile, Log, TargetState
 from chainapi.export.run import Run
 from chainapi.export.spec import ExportSpec
 from chainapi.export.target import Target, target_of
@@ -42,7 +42,7 @@ class Held:
     invalid: int = 0
 
     @classmethod
-    def of(cls, state: State) -> Held:
+    def of(cls, state: TargetState) -> Held:
         """Return what a log has."""
         files = state.files.values()
         rows, invalid = (sum(one.rows for one in files if one.invalid is bad) for bad in (False, True))

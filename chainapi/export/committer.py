@@ -17,12 +17,12 @@ from chainapi._paging.checkpoint import Checkpoint
 from chainapi._tables.codec import Codec
 from chainapi._tables.columns import SOURCE
 from chainapi.errors import ColumnValueError, ExportError
-from chainapi.export.given import DigestCounter, PageDigests, Walk
+from chainapi.export.given import DigestCounter, PageDigests, WalkId
 from chainapi.export.position import Source
 from chainapi.export.sink import Moves, Sink
 from chainapi.export.spec import free_label
-from chainapi.export.stream import Batch, Count
-from chainapi.export.text import PageRows
+from chainapi.export.stream import Count, SourceBatch
+from chainapi.export.text import EncodedRows
 from chainapi.export.window import Window
 
 __all__ = ["Committer"]
@@ -121,7 +121,7 @@ class Committer:
         source.invalid = tuple(self.sink.state.positions[source.label].get("invalid", ()))
         source.open_window(Window(start, Counter(source.invalid)))
 
-    def count(self, walk: Walk, sent: Sequence[Batch], count: Count) -> DigestCounter | None:
+    def count(self, walk: WalkId, sent: Sequence[SourceBatch], count: Count) -> DigestCounter | None:
         """Count digests of the rows of a walk.
 
         They are stored, written, or of batches that wait for this thread.
@@ -136,9 +136,9 @@ class Committer:
 
     # Rows
 
-    def write(self, batches: Sequence[Batch]) -> None:
+    def write(self, batches: Sequence[SourceBatch]) -> None:
         """Write the rows of pages, and move the positions."""
-        pages = list[PageRows]()
+        pages = list[EncodedRows]()
         for batch in batches:
             source = batch.source
             if batch.place in source.failures:  # the page was under way
@@ -187,7 +187,7 @@ class Committer:
         self.added += added
         self.removed += removed
 
-    def _note(self, batch: Batch) -> None:
+    def _note(self, batch: SourceBatch) -> None:
         """Note a position that moved.
 
         One with a window counts when that has replaced the rows.
@@ -210,7 +210,7 @@ class Committer:
             return True
         return {**source.dump(), "checkpoint": None} != {**stored, "checkpoint": None}
 
-    def _take_window(self, batch: Batch, window: Window, page: PageRows) -> None:
+    def _take_window(self, batch: SourceBatch, window: Window, page: EncodedRows) -> None:
         if batch.begins:
             self._begin_window(batch.source, window.start)
         if page.count and batch.source.window is not None:
@@ -232,7 +232,7 @@ class Committer:
                 lines.append(head + record[1:] + b"\n")
                 self.invalid += 1
 
-    def _encode(self, batch: Batch) -> tuple[PageRows, bytes]:
+    def _encode(self, batch: SourceBatch) -> tuple[EncodedRows, bytes]:
         """Return the valid rows of a page, and the records of invalid ones.
 
         Raises:
@@ -244,7 +244,7 @@ class Committer:
             one if one is not None and one in _INT64 else None for one in (batch.oldest, batch.newest)
         )
         rows, label = batch.rows, batch.source.label
-        page = PageRows(label, len(rows), lowest=lowest, highest=highest)
+        page = EncodedRows(label, len(rows), lowest=lowest, highest=highest)
         if rows and self.sink.packs and batch.source.window is None:
             with suppress(ColumnValueError):
                 page.values = self._codec.values(rows)

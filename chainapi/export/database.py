@@ -24,15 +24,15 @@ from chainapi._tables.rows import json_text, reader
 from chainapi._tables.types import SCALARS, Kind
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Lock, refused, sync
-from chainapi.export.given import PageDigests, Walk
-from chainapi.export.log import Commit, State
+from chainapi.export.given import PageDigests, WalkId
+from chainapi.export.log import Commit, TargetState
 from chainapi.export.sink import CommitSize, Moves, Sink, check_path, earlier_version, not_ours
-from chainapi.export.text import NESTED, PageRows
+from chainapi.export.text import NESTED, EncodedRows
 from chainapi.export.window import Windows
 
-__all__ = ["Database", "Fault", "Sqlite", "quoted_name"]
+__all__ = ["Database", "DatabaseFault", "Sqlite", "quoted_name"]
 
-Fault = Literal["locked", "damaged", "other"]
+DatabaseFault = Literal["locked", "damaged", "other"]
 
 FORMAT = 2  # of the tables of the export
 EXPORT, POSITIONS, GIVEN, INVALID = "chainapi_export", "chainapi_positions", "chainapi_given", "invalid"
@@ -77,7 +77,7 @@ class Database(Sink):
         """Open the file, which is created if it is missing."""
 
     @abstractmethod
-    def _fault(self, error: Exception) -> Fault:
+    def _fault(self, error: Exception) -> DatabaseFault:
         """Return what an error of the database means."""
 
     @abstractmethod
@@ -89,7 +89,7 @@ class Database(Sink):
         """Return the type of each column of the rows by name."""
 
     @abstractmethod
-    def _insert(self, pages: Sequence[PageRows]) -> int:
+    def _insert(self, pages: Sequence[EncodedRows]) -> int:
         """Insert rows; return how many the table got."""
 
     def _put(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
@@ -117,7 +117,7 @@ class Database(Sink):
             self._database = self._connect()
         return self._database
 
-    def open(self) -> State:
+    def open(self) -> TargetState:
         """Take the lock, and read the positions."""
         check_path(self._path)
         self._lock.acquire()
@@ -126,7 +126,7 @@ class Database(Sink):
             return self.state
         return self.read()
 
-    def read(self) -> State:
+    def read(self) -> TargetState:
         """Read the positions.
 
         Raises:
@@ -232,7 +232,7 @@ class Database(Sink):
 
     # Commits
 
-    def given(self, walk: Walk) -> Iterable[PageDigests]:
+    def given(self, walk: WalkId) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         if self.state.number:
             query = f"SELECT digests FROM {GIVEN} WHERE source = ? AND place = ? ORDER BY number"  # noqa: S608
@@ -315,7 +315,7 @@ class Database(Sink):
                 self._alter(name, f"ALTER COLUMN {quoted} TYPE {kind}")
         self._grown = True
 
-    def _add(self, pages: Sequence[PageRows]) -> None:
+    def _add(self, pages: Sequence[EncodedRows]) -> None:
         wanted = sum(page.count for page in pages)
         if pages and self._insert(pages) != wanted:
             raise ExportError(
@@ -401,7 +401,7 @@ class Sqlite(Database):
         database.execute("PRAGMA synchronous = EXTRA")
         return database
 
-    def _fault(self, error: Exception) -> Fault:
+    def _fault(self, error: Exception) -> DatabaseFault:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             return "locked"
@@ -417,7 +417,7 @@ class Sqlite(Database):
     def _types(self) -> dict[str, str]:
         return {one.name: _type(one) for one in (_LABEL, *self._form.columns)}
 
-    def _insert(self, pages: Sequence[PageRows]) -> int:
+    def _insert(self, pages: Sequence[EncodedRows]) -> int:
         names = [quoted_name(name) for name in self._types()]
         marks = ", ".join("?" * len(names))
         statement = f"INSERT INTO rows ({', '.join(names)}) VALUES ({marks})"  # noqa: S608
@@ -430,7 +430,7 @@ class Sqlite(Database):
             if values[0] in wanted:
                 yield number, dict(zip(names, values, strict=True)), tuple(values)
 
-    def keys(self, page: PageRows) -> list[Any]:
+    def keys(self, page: EncodedRows) -> list[Any]:
         """Return the rows of a page as the table has them."""
         forms = [_FORMS.get(one.kind) for one in self._form.columns]
         values = [

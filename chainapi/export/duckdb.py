@@ -10,11 +10,11 @@ import duckdb
 
 from chainapi._tables.columns import SOURCE
 from chainapi.errors import ExportError
-from chainapi.export.database import Database, Fault, quoted_name
+from chainapi.export.database import Database, DatabaseFault, quoted_name
 from chainapi.export.disk import hidden, sync
 from chainapi.export.parquet import conformed, row_key
 from chainapi.export.sink import CommitSize
-from chainapi.export.text import PageRows
+from chainapi.export.text import EncodedRows
 
 __all__ = ["SETTINGS", "DuckDb"]
 
@@ -69,7 +69,7 @@ class DuckDb(Database):
         path.replace(self._path)
         sync(self._path.parent)
 
-    def _fault(self, error: Exception) -> Fault:
+    def _fault(self, error: Exception) -> DatabaseFault:
         said = str(error)
         if isinstance(error, duckdb.ConnectionException) or any(one in said for one in _LOCKED):
             return "locked"
@@ -92,7 +92,7 @@ class DuckDb(Database):
                 'table "rows". Drop that, start the same export again, and create it again'
             ) from error
 
-    def _insert(self, pages: Sequence[PageRows]) -> int:
+    def _insert(self, pages: Sequence[EncodedRows]) -> int:
         self.database.register("fresh", self._form.table(pages))
         [(count,)] = self._ask("INSERT INTO rows BY NAME SELECT * FROM fresh")
         self.database.unregister("fresh")

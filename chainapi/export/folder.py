@@ -12,12 +12,12 @@ from attrs import define, field
 
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.disk import Disk, Lock
-from chainapi.export.given import PageDigests, Walk
-from chainapi.export.log import DataFile, Log, Span, State, Storage, joined
+from chainapi.export.given import PageDigests, WalkId
+from chainapi.export.log import DataFile, Log, Span, Storage, TargetState, joined
 from chainapi.export.partition import source_of
 from chainapi.export.progress import Step
 from chainapi.export.sink import CommitSize, Moves, Sink, earlier_version, not_ours
-from chainapi.export.text import PageRows
+from chainapi.export.text import EncodedRows
 from chainapi.export.window import Windows
 
 __all__ = ["Folder"]
@@ -82,7 +82,7 @@ class Folder(Sink):
 
     # Begin
 
-    def open(self) -> State:
+    def open(self) -> TargetState:
         """Take the lock, read the log, and complete or remove what a killed run began."""
         if self._alone and not self._log.exists():
             self._refuse_others(self._names())
@@ -94,7 +94,7 @@ class Folder(Sink):
         return self.state
 
     def _read(self) -> None:
-        self.state: State = self._log.read(writes=True)
+        self.state: TargetState = self._log.read(writes=True)
         self._log.claim()
         names = self._names()
         self._present = {*names, *self._complete(names)}
@@ -115,7 +115,7 @@ class Folder(Sink):
             return False
         return True
 
-    def given(self, walk: Walk) -> Iterable[PageDigests]:
+    def given(self, walk: WalkId) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         return self._log.given(walk)
 
@@ -199,7 +199,7 @@ class Folder(Sink):
         if self._compact:
             self.compact(COMPACT_AT)
 
-    def write(self, pages: Iterable[PageRows]) -> None:
+    def write(self, pages: Iterable[EncodedRows]) -> None:
         """Add rows to the next commit; write to a part once enough of its rows wait."""
         for page in pages:
             for folder, rows in self._partitioner.divided(page) if self._partitioner else [("", page)]:
@@ -355,7 +355,7 @@ class Folder(Sink):
         self,
         name: str,
         files: Iterable[tuple[Path, str, Collection[int]]],
-        pages: Sequence[PageRows] = (),
+        pages: Sequence[EncodedRows] = (),
     ) -> None:
         """Stage a file with the rows of others, and with further ones.
 
@@ -413,12 +413,12 @@ class _Part:
     """
 
     name: str
-    pages: list[PageRows] = field(factory=list[PageRows])
+    pages: list[EncodedRows] = field(factory=list[EncodedRows])
     size: int = 0
     sources: dict[str, Span] = field(factory=dict[str, Span])
     writer: Any = None
 
-    def add(self, page: PageRows) -> None:
+    def add(self, page: EncodedRows) -> None:
         """Add rows to those that wait."""
         self.pages.append(page)
         self.size += len(page.lines) or 100 * page.count

@@ -15,9 +15,9 @@ import msgspec
 from chainapi._paging.given import Hashes
 from chainapi._paging.rows import DIGEST_SIZE
 
-__all__ = ["DigestCounter", "PageDigests", "Walk", "counted", "counted_since"]
+__all__ = ["DigestCounter", "PageDigests", "WalkId", "counted", "counted_since"]
 
-Walk: TypeAlias = tuple[str, int]  # label of a source, number of a range or 0
+WalkId: TypeAlias = tuple[str, int]  # label of a source, number of a range or 0
 
 
 class PageDigests(msgspec.Struct, array_like=True):

@@ -198,7 +198,7 @@ class Layout:
         """Return the reader and writer of files.
 
         Args:
-            encoded: columns of the rows, in the order of `PageRows.values`.
+            encoded: columns of the rows, in the order of `EncodedRows.values`.
             stored: description of the columns of the target, whose order stays; new ones follow.
 
         Raises:

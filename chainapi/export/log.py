@@ -25,9 +25,9 @@ from msgspec import Struct
 from chainapi.errors import ExportError, TargetInUseError
 from chainapi.export.bucket import Bucket
 from chainapi.export.disk import Disk, digest_of
-from chainapi.export.given import PageDigests, Walk
+from chainapi.export.given import PageDigests, WalkId
 
-__all__ = ["Commit", "DataFile", "Log", "State", "Storage", "joined"]
+__all__ = ["Commit", "DataFile", "Log", "Storage", "TargetState", "joined"]
 
 FORMAT = 2  # of records
 FULL_EVERY = 100  # commits
@@ -100,7 +100,7 @@ class Commit(Struct, frozen=True, omit_defaults=True):
 
 
 @define(eq=False)
-class State:
+class TargetState:
     """State after the newest commit.
 
     Attributes:
@@ -142,7 +142,7 @@ class State:
 
     def full(self, commit: Commit) -> Commit:
         """Return the record of the next commit with all that is in force then."""
-        after = State(self.number, self.settings, {**self.positions}, {**self.files}, {**self.given})
+        after = TargetState(self.number, self.settings, {**self.positions}, {**self.files}, {**self.given})
         after.take(commit)
         return msgspec.structs.replace(
             commit,
@@ -171,10 +171,10 @@ class Log:
         self.storage: Storage = storage
         self.folder: str = folder
         self.writer: str = writer
-        self.state: State = State()
+        self.state: TargetState = TargetState()
         self._first = 1  # number of the oldest record
 
-    def read(self, *, writes: bool = False) -> State:
+    def read(self, *, writes: bool = False) -> TargetState:
         """Read the log from the newest full record on.
 
         A reader leaves out half a record, which may be under way; a writer removes it.
@@ -183,7 +183,7 @@ class Log:
             ExportError: a record is missing or damaged, or of another version.
 
         """
-        self.state = State()
+        self.state = TargetState()
         numbers = self._numbers() or [0]
         self._first, newest = max(1, numbers[0]), numbers[-1]
         torn = self._is_torn(newest)
@@ -246,7 +246,7 @@ class Log:
 
     # Digests of rows
 
-    def write_given(self, given: Mapping[Walk, Sequence[PageDigests]]) -> dict[str, Pieces]:
+    def write_given(self, given: Mapping[WalkId, Sequence[PageDigests]]) -> dict[str, Pieces]:
         """Write the digests of rows of the next commit; return its field `given`."""
         if not given:
             return {}
@@ -259,7 +259,7 @@ class Log:
         self.storage.replace(name, bytes(content))
         return {name: pieces}
 
-    def given(self, walk: Walk) -> Iterator[PageDigests]:
+    def given(self, walk: WalkId) -> Iterator[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
         for name, pieces in [*self.state.given.items()]:
             for place, start, end in pieces.get(walk[0], ()):

@@ -19,7 +19,7 @@ from attrs import frozen
 from chainapi._tables.arrow import array_of, arrow_schema, grows_to, places_of
 from chainapi._tables.columns import SOURCE, Column
 from chainapi._tables.rows import reader
-from chainapi.export.text import PageRows, damaged_file
+from chainapi.export.text import EncodedRows, damaged_file
 
 __all__ = ["ParquetFormat", "ParquetWriter", "conformed", "row_key"]
 
@@ -34,7 +34,7 @@ class ParquetFormat:
 
     Attributes:
         columns: columns of the rows, in the order of the files.
-        encoded: the same in the order of `PageRows.values`, unnamed fields last.
+        encoded: the same in the order of `EncodedRows.values`, unnamed fields last.
         labelled: whether files have the column ``source``; the names of folders have it otherwise.
         options: how they are written.
 
@@ -69,7 +69,7 @@ class ParquetFormat:
         """Return a writer of a new file."""
         return ParquetWriter(self, path)
 
-    def table(self, pages: Sequence[PageRows]) -> Any:
+    def table(self, pages: Sequence[EncodedRows]) -> Any:
         """Return the rows of pages, grouped by source in the order of arrival."""
         order = {label: place for place, label in enumerate(dict.fromkeys(page.label for page in pages))}
         pages = sorted(pages, key=lambda page: order[page.label])
@@ -82,13 +82,13 @@ class ParquetFormat:
         made = pa.Table.from_arrays(arrays, schema=self._made)
         return made if self._made.equals(self.schema) else made.select(self.schema.names)
 
-    def _values(self, page: PageRows) -> Sequence[Sequence[Any]]:
+    def _values(self, page: EncodedRows) -> Sequence[Sequence[Any]]:
         """Return the values of each column."""
         return self._read(page.lines) if page.values is None else page.values
 
     # Rows of a file; `named` is its name in errors
 
-    def keys(self, page: PageRows) -> list[str]:
+    def keys(self, page: EncodedRows) -> list[str]:
         """Return for each row what `rows` yields for an equal one."""
         return [row_key(row) for row in self.table([page]).to_pylist()]
 
@@ -144,7 +144,7 @@ class ParquetWriter:
         self._group = list[Any]()
         self._grouped = self._size = 0  # rows and bytes of the group
 
-    def write(self, pages: Sequence[PageRows]) -> None:
+    def write(self, pages: Sequence[EncodedRows]) -> None:
         """Write rows after the others; few at once cost more each."""
         self.add(self._form.table(pages))
 

@@ -19,7 +19,7 @@ from chainapi._tables.rows import reader
 from chainapi._tables.types import A_MODEL
 from chainapi._text import quoted
 from chainapi.errors import ArgumentError, ConfigurationError
-from chainapi.export.text import DAY, PageRows, date_of
+from chainapi.export.text import DAY, EncodedRows, date_of
 
 __all__ = [
     "KEYS",
@@ -176,7 +176,7 @@ class Partitioner:
         timed = any(key != SOURCE for key in keys)
         self._times = _time_reader(time_columns(columns)) if timed else None
 
-    def divided(self, page: PageRows) -> Iterator[tuple[str, PageRows]]:
+    def divided(self, page: EncodedRows) -> Iterator[tuple[str, EncodedRows]]:
         """Yield the rows of each partition with its folder."""
         if self._times is None:
             yield self._folder(page.label, None), page

@@ -53,7 +53,7 @@ from chainapi.export.spec import (
     free_label,
     incomplete,
 )
-from chainapi.export.stream import Batch, Count, SourceStream, shows_new_rows
+from chainapi.export.stream import Count, SourceBatch, SourceStream, shows_new_rows
 from chainapi.export.target import Target
 from chainapi.export.window import number_of_columns
 
@@ -286,7 +286,7 @@ class Fetcher:
         self._open_sources.pop(label, None)
         self.report()
 
-    def _written(self, batches: Sequence[Batch]) -> None:
+    def _written(self, batches: Sequence[SourceBatch]) -> None:
         committer, progress = self.committer, self.progress
         counts = committer.added, committer.invalid, committer.removed
         if not batches and counts == (progress.rows, progress.invalid, progress.removed):
@@ -467,7 +467,7 @@ class Fetcher:
         # Later runs fetch all new rows: a limit would leave a gap above the rows of the target.
         limit = self.spec.limit if at.exported is None else None
 
-        def read_given(sent: Sequence[Batch], count: Count) -> Future[DigestCounter | None]:
+        def read_given(sent: Sequence[SourceBatch], count: Count) -> Future[DigestCounter | None]:
             """Count in the thread of the worker, to which the committer belongs."""
             return self.worker.executor.submit(self.committer.count, (source.label, place), sent, count)
 
@@ -507,18 +507,18 @@ class Writer:
         self,
         committer: Committer,
         worker: Worker,
-        on_write: Callable[[Sequence[Batch]], None],
+        on_write: Callable[[Sequence[SourceBatch]], None],
         on_failure: Callable[[], None],
     ) -> None:
         self._committer, self._worker = committer, worker
         self._on_write, self._on_failure = on_write, on_failure
-        self._pending = list[Batch]()
+        self._pending = list[SourceBatch]()
         self._size = 0
         self._ended = self._failed = False
         self._arrived, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
 
-    async def put(self, batch: Batch) -> None:
+    async def put(self, batch: SourceBatch) -> None:
         """Add a page; wait while too many of them wait for the thread."""
         self._pending.append(batch)
         self._size += batch.size

@@ -14,10 +14,10 @@ from msgspec import structs
 from chainapi.errors import ExportError
 from chainapi.export.disk import Disk, digest_of, explained, hidden
 from chainapi.export.folder import Folder
-from chainapi.export.log import DataFile, Span, State
+from chainapi.export.log import DataFile, Span, TargetState
 from chainapi.export.progress import Step
 from chainapi.export.sink import CommitSize, Moves, check_path, not_ours
-from chainapi.export.text import PageRows
+from chainapi.export.text import EncodedRows
 from chainapi.export.window import Windows
 
 __all__ = ["ParquetFile", "TextFile"]
@@ -42,7 +42,7 @@ class SingleFile(Folder):
         """Return the path of a file beside the target, or of the target."""
         return self._disk.address(name or self._name)
 
-    def open(self) -> State:
+    def open(self) -> TargetState:
         """See `Folder.open`; refuse files that others have changed."""
         check_path(self._path)
         check_path(self._path.with_name(self._log.folder))
@@ -122,7 +122,7 @@ class TextFile(SingleFile):
         self._dropped: Mapping[int, str] = {}  # places of rows that leave with the next commit
         self._mark = f"{self._log.folder}/{MARK}"
 
-    def write(self, pages: Iterable[PageRows]) -> None:
+    def write(self, pages: Iterable[EncodedRows]) -> None:
         """Add rows to the next commit, which appends them."""
         self._waiting += pages
 
@@ -170,7 +170,7 @@ class TextFile(SingleFile):
                 os.fsync(raw.fileno())
         return super()._completed(file, path)
 
-    def _appended(self, pages: Sequence[PageRows], old: DataFile, rows: int) -> DataFile:
+    def _appended(self, pages: Sequence[EncodedRows], old: DataFile, rows: int) -> DataFile:
         """Append rows; after an error the next run cuts them off."""
         if self._disk.size(self._mark) is None:
             self._disk.replace(self._mark, b"")

@@ -14,11 +14,11 @@ from typing import Any
 from attrs import define, evolve, field, frozen
 
 from chainapi.errors import ExportError
-from chainapi.export.given import PageDigests, Walk
-from chainapi.export.log import State
+from chainapi.export.given import PageDigests, WalkId
+from chainapi.export.log import TargetState
 from chainapi.export.partition import Partitioner
 from chainapi.export.progress import Step
-from chainapi.export.text import PageRows
+from chainapi.export.text import EncodedRows
 from chainapi.export.window import Window, Windows
 
 __all__ = ["CommitSize", "Moves", "Sink", "check_path", "earlier_version", "not_ours"]
@@ -52,7 +52,7 @@ class Moves:
     """
 
     positions: dict[str, Any] = field(factory=dict[str, Any])
-    given: dict[Walk, list[PageDigests]] = field(factory=dict[Walk, list[PageDigests]])
+    given: dict[WalkId, list[PageDigests]] = field(factory=dict[WalkId, list[PageDigests]])
     invalid: list[bytes] = field(factory=list[bytes])
 
 
@@ -78,20 +78,20 @@ class Sink(ABC):
     def __init__(self, seconds: float | None = None) -> None:
         if seconds is not None:
             self.size = evolve(self.size, seconds=seconds)
-        self.state: State = State()
+        self.state: TargetState = TargetState()
         self.added: list[str] = []
         self._form: Any = None
         self._partitioner: Partitioner | None = None
         self._settings: dict[str, Any] | None = None  # for the next commit
-        self._waiting = list[PageRows]()  # for the next commit
+        self._waiting = list[EncodedRows]()  # for the next commit
 
     @property
     def packs(self) -> bool:
-        """Whether `write` takes the values of rows (`PageRows.values`)."""
+        """Whether `write` takes the values of rows (`EncodedRows.values`)."""
         return self._partitioner is None and bool(self._form.packs)
 
     @abstractmethod
-    def open(self) -> State:
+    def open(self) -> TargetState:
         """Keep other writers away, and complete or remove what a killed run began.
 
         Raises:
@@ -109,7 +109,7 @@ class Sink(ABC):
         self._settings = None if settings == self.state.settings else dict(settings)
 
     @abstractmethod
-    def given(self, walk: Walk) -> Iterable[PageDigests]:
+    def given(self, walk: WalkId) -> Iterable[PageDigests]:
         """Yield the digests of the rows of a walk, in the order in which they were stored."""
 
     def missing(self, label: str, start: int) -> str | None:
@@ -122,7 +122,7 @@ class Sink(ABC):
         """
         return None
 
-    def write(self, pages: Iterable[PageRows]) -> None:
+    def write(self, pages: Iterable[EncodedRows]) -> None:
         """Add rows to the next commit."""
         self._waiting += pages
 
@@ -157,7 +157,7 @@ class Sink(ABC):
         The next commit removes the rows that leave.
         """
 
-    def keys(self, page: PageRows) -> list[Any]:
+    def keys(self, page: EncodedRows) -> list[Any]:
         """Return what each row of a page is compared by."""
         return list(self._form.keys(page))
 

@@ -26,11 +26,11 @@ from chainapi.export.given import DigestCounter, PageDigests, counted, counted_s
 from chainapi.export.position import Source, SourcePosition
 from chainapi.export.stored import StoredRows
 
-__all__ = ["Batch", "Count", "ReadGiven", "SourceStream", "shows_new_rows"]
+__all__ = ["Count", "ReadGiven", "SourceBatch", "SourceStream", "shows_new_rows"]
 
 
 @define(eq=False)
-class Batch:
+class SourceBatch:
     """Rows that a page adds to a source, and the position after them.
 
     Attributes:
@@ -71,7 +71,7 @@ class Batch:
 Numbers: TypeAlias = Sequence[int | None]
 Count: TypeAlias = Callable[[Callable[[], Iterable[PageDigests]]], DigestCounter | None]
 # Runs a count over the digests of a walk, in the thread that stores them; takes the batches sent to it.
-ReadGiven: TypeAlias = Callable[[Sequence[Batch], Count], Future[DigestCounter | None]]
+ReadGiven: TypeAlias = Callable[[Sequence[SourceBatch], Count], Future[DigestCounter | None]]
 
 
 class SourceStream:
@@ -104,7 +104,7 @@ class SourceStream:
         self._cursor = pages.cursor
         self._limit = limit
         self._read_given = read_given
-        self._sent = deque[Batch]()  # batches that the thread may not have taken
+        self._sent = deque[SourceBatch]()  # batches that the thread may not have taken
         self._counter: DigestCounter | None = None  # rows of all passes, once rows have to be counted
         ends = pages.ends
         self._reach = Reach(self.position.exported if ends.start is None else ends.start, ends.end)
@@ -131,7 +131,7 @@ class SourceStream:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Batch:
+    async def __anext__(self) -> SourceBatch:
         """Fetch a page and return the rows that it adds."""
         if self.exhausted:
             raise StopAsyncIteration
@@ -155,7 +155,7 @@ class SourceStream:
         """Close the stream."""
         await self._pages.aclose()
 
-    def _batch(self, page: Page[Any]) -> Batch:
+    def _batch(self, page: Page[Any]) -> SourceBatch:
         """Find the rows of a page that the target lacks, and move the position past it."""
         walk = self._walk
         if walk.depth == 1:
@@ -176,7 +176,7 @@ class SourceStream:
         rows = page.items if whole else [page.items[index] for index in new]
         given, share = self._given(new, again), self._reach.share
         size, source = len(page.body), self._source
-        batch = Batch(
+        batch = SourceBatch(
             source, self._place, rows, new, self.position, given, newest, oldest, share, size, begins
         )
         while self._sent and self._sent[0].written:

@@ -28,7 +28,7 @@ from chainapi.export.layout import (
     format_module,
     suffix_format,
 )
-from chainapi.export.log import DataFile, Log, State, Storage
+from chainapi.export.log import DataFile, Log, Storage, TargetState
 from chainapi.export.partition import is_utf_8
 from chainapi.export.result import TargetFile
 from chainapi.export.single import ParquetFile, TextFile
@@ -177,7 +177,7 @@ def _folder(storage: Storage, log: str, **options: Any) -> Folder:
     return Folder(storage, uuid4().hex[:12], log=log, stem=stem, alone=alone, **options)
 
 
-def _newest(found: State | DataFile) -> dict[str, int | None]:
+def _newest(found: TargetState | DataFile) -> dict[str, int | None]:
     """Return the newest number of each source of an export, or of one of its files."""
     if isinstance(found, DataFile):
         return {label: newest for label, (_, _, newest) in found.sources.items()}

@@ -32,7 +32,7 @@ from chainapi._tables.types import Kind
 from chainapi.core.extras import missing_extra
 from chainapi.errors import ExportError
 
-__all__ = ["NESTED", "PageRows", "TextFormat", "TextWriter", "damaged_file", "date_of"]
+__all__ = ["NESTED", "EncodedRows", "TextFormat", "TextWriter", "damaged_file", "date_of"]
 
 LEVELS = {"gz": 6, "zst": 3}  # the default levels of the programs gzip and zstd
 DAY = 86_400  # seconds
@@ -40,7 +40,7 @@ NESTED: frozenset[Kind] = frozenset({"json", "struct", "list"})  # JSON text in 
 _EPOCH = date(1970, 1, 1).toordinal()
 
 
-class PageRows(Struct, eq=False):
+class EncodedRows(Struct, eq=False):
     """Rows of one page.
 
     Attributes:
@@ -60,12 +60,12 @@ class PageRows(Struct, eq=False):
     lowest: int | None = None
     highest: int | None = None
 
-    def each(self) -> Iterator[PageRows]:
+    def each(self) -> Iterator[EncodedRows]:
         """Yield each row of JSON lines alone."""
         for line in self.lines.split(b"\n")[:-1]:
             yield structs.replace(self, count=1, lines=line + b"\n")
 
-    def chosen(self, places: Sequence[int]) -> PageRows:
+    def chosen(self, places: Sequence[int]) -> EncodedRows:
         """Return the rows of JSON lines at some places."""
         lines = self.lines.split(b"\n")
         content = b"".join([lines[place] + b"\n" for place in places])
@@ -118,7 +118,7 @@ class TextFormat:
         return TextWriter(self, path)
 
     @cached_property
-    def encode(self) -> Callable[[Iterable[PageRows]], bytes]:
+    def encode(self) -> Callable[[Iterable[EncodedRows]], bytes]:
         """Function that returns rows as they stand in a file, not compressed."""
         if not self._is_csv:
             return self._json_lines
@@ -148,7 +148,7 @@ class TextFormat:
 
     # Rows of a file; `named` is its name in errors
 
-    def keys(self, page: PageRows) -> list[bytes]:
+    def keys(self, page: EncodedRows) -> list[bytes]:
         """Return for each row what `rows` yields for an equal one."""
         return [self.encode([one]) for one in page.each()]
 
@@ -214,7 +214,7 @@ class TextFormat:
         if record:
             raise damaged_file(named, "its last row has no end")
 
-    def _json_lines(self, pages: Iterable[PageRows]) -> bytes:
+    def _json_lines(self, pages: Iterable[EncodedRows]) -> bytes:
         if self.labelled:
             return b"".join([page.lines for page in pages])
         made = list[bytes]()
@@ -234,7 +234,7 @@ class TextWriter:
         self._file = form.packer(self._raw, "wb")
         self._file.write(form.header)
 
-    def write(self, pages: Iterable[PageRows]) -> None:
+    def write(self, pages: Iterable[EncodedRows]) -> None:
         """Write rows after the others."""
         self.add(self._form.encode(pages))
 
@@ -297,15 +297,15 @@ _ESCAPED = re.compile(r"\A'(?=[=+@-])")
 
 def _csv_encoder(
     columns: Sequence[Column], *, labelled: bool, escapes: bool
-) -> Callable[[Iterable[PageRows]], bytes]:
+) -> Callable[[Iterable[EncodedRows]], bytes]:
     texts = _escaped_texts if escapes else _texts
     writers = [texts if one.kind == "text" else _WRITERS.get(one.kind, _plain) for one in columns]
     read = reader(columns, nested=False)
 
-    def encode(pages: Iterable[PageRows]) -> bytes:
+    def encode(pages: Iterable[EncodedRows]) -> bytes:
         return "".join(chain.from_iterable(map(of_page, pages))).encode()
 
-    def of_page(page: PageRows) -> Iterable[str]:
+    def of_page(page: EncodedRows) -> Iterable[str]:
         labels = [repeat(texts([page.label])[0])] if labelled else []
         cells = [write(values) for write, values in zip(writers, read(page.lines), strict=True)]
         return map(_record, zip(*labels, *cells, strict=False))

@@ -19,7 +19,7 @@ from chainapi._tables.columns import SOURCE, Column
 from chainapi._text import quoted
 from chainapi.core.numbers import is_whole, whole_of
 from chainapi.errors import ConfigurationError
-from chainapi.export.text import PageRows
+from chainapi.export.text import EncodedRows
 
 __all__ = ["Lookback", "LookbackGiven", "Window", "Windows", "number_of_columns"]
 
@@ -53,11 +53,11 @@ class Window:
 
     start: int
     known: Counter[str] = field(factory=Counter[str])
-    pages: list[PageRows] = field(factory=list[PageRows])
+    pages: list[EncodedRows] = field(factory=list[EncodedRows])
     size: int = 0
     invalid: list[bytes] = field(factory=list[bytes])
 
-    def add(self, page: PageRows) -> None:
+    def add(self, page: EncodedRows) -> None:
         """Add rows after the others."""
         self.pages.append(page)
         self.size += len(page.lines)
@@ -80,7 +80,7 @@ class Windows:
         self,
         windows: Mapping[str, Window],
         number: Callable[[Row], int | None],
-        keys: Callable[[PageRows], list[Any]],
+        keys: Callable[[EncodedRows], list[Any]],
     ) -> None:
         self.windows: Mapping[str, Window] = windows
         self.removed: int = 0
@@ -110,7 +110,7 @@ class Windows:
         self.removed += len(found)
         return found
 
-    def new(self) -> Iterator[PageRows]:
+    def new(self) -> Iterator[EncodedRows]:
         """Yield the rows that the target lacks, after all of its files were compared."""
         for label, window in self.windows.items():
             lacking = self._lacking[label]

@@ -205,11 +205,11 @@ class Directory:
     def _locked(self, name: str) -> Iterator[int | None]:
         """Lock a file, and yield its descriptor; None if another process holds the lock."""
         descriptor = os.open(self.path / name, os.O_RDWR | os.O_CREAT | _NO_FOLLOW, 0o600)
-        forks.hold(descriptor)
+        forks.drop_in_child(descriptor)
         try:
             yield descriptor if _lock(descriptor) else None
         finally:
-            forks.release(descriptor)
+            forks.keep(descriptor)
             os.close(descriptor)
 
 

@@ -10,36 +10,36 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-__all__ = ["drop", "hold", "release"]
+__all__ = ["drop", "drop_in_child", "keep"]
 
-_held: dict[int, tuple[int, int]] = {}  # descriptor -> device and inode
+_dropped: dict[int, tuple[int, int]] = {}  # descriptor -> device and inode
 
 
-def hold(descriptor: int) -> None:
+def drop_in_child(descriptor: int) -> None:
     """Let forked children drop a descriptor."""
     status = os.fstat(descriptor)
-    _held[descriptor] = (status.st_dev, status.st_ino)
+    _dropped[descriptor] = (status.st_dev, status.st_ino)
 
 
-def release(descriptor: int) -> None:
+def keep(descriptor: int) -> None:
     """Forget a descriptor, which is about to be closed."""
-    _held.pop(descriptor, None)
+    _dropped.pop(descriptor, None)
 
 
 def drop() -> None:
-    """Replace every held descriptor by the null device; for the child of a fork.
+    """Replace every such descriptor by the null device; for the child of a fork.
 
     The objects of the parent exist in the child too. They close their descriptor some day, so the number must
     stay in use until then. A number that meanwhile belongs to another file is left alone.
     """
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor, identity in _held.items():
+    for descriptor, identity in _dropped.items():
         with suppress(OSError):  # it was closed
             status = os.fstat(descriptor)
             if (status.st_dev, status.st_ino) == identity:
                 os.dup2(null, descriptor, inheritable=False)
     os.close(null)
-    _held.clear()
+    _dropped.clear()
 
 
 if hasattr(os, "register_at_fork"):

@@ -20,7 +20,7 @@ from attrs import define, field
 from msgspec.structs import replace
 
 from chainapi._limits import verdict as verdicts
-from chainapi._limits.gate import Ask, Gate, Group, Member, Permit, WaitingLimit
+from chainapi._limits.gate import Ask, Gate, Member, Permit, RequestGroup, WaitingLimit
 from chainapi._limits.headers import hold
 from chainapi._limits.view import Limit
 from chainapi.core.share.messages import (
@@ -38,13 +38,13 @@ from chainapi.core.share.messages import (
     Join,
     Leave,
     Lost,
+    PermitVerdict,
     PlanEnded,
+    QuotaState,
     Rate,
     Refused,
-    State,
     Stopped,
     Unsent,
-    Verdict,
     Waiting,
     Watch,
     Welcome,
@@ -181,10 +181,10 @@ class Host:
                 peer.send(state)
         self._keep(self.gate.memory())
 
-    def state(self) -> State:
+    def state(self) -> QuotaState:
         """Return the state of the quota."""
         snapshot = self.gate.snapshot()
-        return State(snapshot.to_json(), self.stopped_for, self.processes, self.origin)
+        return QuotaState(snapshot.to_json(), self.stopped_for, self.processes, self.origin)
 
 
 @define(eq=False, repr=False)
@@ -222,7 +222,9 @@ class _Peer:
     _gone: bool = False  # the link broke, or was closed
     process: str = ""
     _sessions: dict[int, _Session] = field(factory=dict[int, _Session])
-    group: Group = field(factory=Group)  # of the requests of sessions without limits of their own
+    group: RequestGroup = field(
+        factory=RequestGroup
+    )  # of the requests of sessions without limits of their own
     highest: int | None = None  # priority of its requests, now or a moment ago
     _priorities: Counter[int] = field(factory=Counter[int])  # of its requests that wait or have a permit
     _resting: asyncio.TimerHandle | None = None
@@ -445,7 +447,7 @@ class _Peer:
         verdict = permit.answered(message.status, info_of(message.limits))
         self.host.ended()
         if message.status == 429:
-            self.send(Verdict(message.permit, verdict))
+            self.send(PermitVerdict(message.permit, verdict))
             self.host.stopped()
 
     def _end_unanswered(self, message: Lost | Unsent) -> None:
@@ -459,7 +461,7 @@ class _Peer:
         """Honor a refusal although its permit was overdue."""
         if message.status == 429:
             self.host.gate.hold_back(hold(429, info_of(message.limits)))
-            self.send(Verdict(message.permit, verdicts.Verdict.QUOTA))
+            self.send(PermitVerdict(message.permit, verdicts.Verdict.QUOTA))
             self.host.stopped()
 
     # --- busy or not ------------------------------------------------------------------------

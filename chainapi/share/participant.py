@@ -39,9 +39,9 @@ from chainapi.core.share.messages import (
     Join,
     Leave,
     PlanEnded,
+    QuotaState,
     Rate,
     Refused,
-    State,
     Stopped,
     Unsent,
     Waiting,
@@ -318,7 +318,7 @@ class SharedGate:
                 self._grant(message)
             case Refused():
                 self._refuse(message)
-            case messages.Verdict():
+            case messages.PermitVerdict():
                 self._permits.verdict(message)
             case Stopped():
                 self._stop(message.seconds)
@@ -326,7 +326,7 @@ class SharedGate:
                 self._report_wait(message)
             case PlanEnded():
                 self._end_plan(message)
-            case State():
+            case QuotaState():
                 self._read_state(message, own=uplink.own)
             case Welcome():
                 self._accepted(uplink)
@@ -360,7 +360,7 @@ class SharedGate:
             if joined.session == message.session:
                 member.end_plan(message.plan, message.amount, message.window)
 
-    def _read_state(self, state: State, *, own: bool) -> None:
+    def _read_state(self, state: QuotaState, *, own: bool) -> None:
         try:
             self._shown = QuotaSnapshot.from_json(state.shown, asyncio.get_running_loop().time())
         except ValueError as error:

@@ -145,7 +145,7 @@ class Permits:
         for permit in [permit for permit in self._known.values() if permit.sent is None]:
             permit.unsent()
 
-    def verdict(self, message: messages.Verdict) -> None:
+    def verdict(self, message: messages.PermitVerdict) -> None:
         """Hand the meaning of a refusal to its request."""
         permit = self._known.get(message.permit)
         if permit is not None and permit.verdict is not None:

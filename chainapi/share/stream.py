@@ -74,7 +74,7 @@ class StreamLink(Link, asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
         peer: socket.socket = transport.get_extra_info("socket")
         self._descriptor = peer.fileno()
-        forks.hold(self._descriptor)
+        forks.drop_in_child(self._descriptor)
         if is_foreign(peer):
             self.fail()
         elif not self._is_host:
@@ -109,7 +109,7 @@ class StreamLink(Link, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the link."""
-        forks.release(self._descriptor)
+        forks.keep(self._descriptor)
         if self._timer is not None:
             self._timer.cancel()
         self.open = False

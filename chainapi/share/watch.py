@@ -12,7 +12,7 @@ from chainapi.core.share.messages import (
     FrameError,
     FromHost,
     Hello,
-    State,
+    QuotaState,
     Watch,
     encode,
     read_host_frame,
@@ -85,7 +85,7 @@ class Observer:
 
     def _read(self, message: FromHost) -> None:
         match message:
-            case State():
+            case QuotaState():
                 now = asyncio.get_running_loop().time()
                 self.processes, self.origin = message.processes, message.origin
                 snapshot = QuotaSnapshot.from_json(message.shown, now, self._now())

@@ -18,7 +18,7 @@ from chainapi._limits.view import PLANS, QuotaSnapshot
 from chainapi.cli.common import Plan
 from chainapi.cli.estimate import read_limit
 from chainapi.cli.names import plain, read_values, resolve
-from chainapi.cli.progress import Progress
+from chainapi.cli.progress import CommandProgress
 from chainapi.cli.quota import SharedQuota, record, tables
 from chainapi.cli.tables import RowTable
 from chainapi.cli.wording import worded
@@ -182,7 +182,7 @@ def test_the_end_of_a_wait(seconds: float, said: str) -> None:
     """A wait has its length and its end, with the date if the end is on another day."""
     stopped = QuotaSnapshot(100.0, limit=6_000.0, remaining=0.0, stopped_for=seconds)
     now = datetime(2026, 1, 31, 23, 59, tzinfo=UTC)
-    progress = Progress(lambda: now, lambda: {"data": stopped})
+    progress = CommandProgress(lambda: now, lambda: {"data": stopped})
     assert progress.waits == f"data: 0 of 6,000 left, {said}"
     assert progress.line() == f"0 pages · 0 rows · 0 requests · {progress.waits}"
 
@@ -204,7 +204,7 @@ def test_stages_and_failures_of_an_export_are_seen() -> None:
     """Failed sources are counted, and the steps of the end are named."""
     progress = ExportProgress(1_000, "writing", seen=1_000, done=997, failed=3, pages=5_000, rows=123_456)
     progress.clock, progress.step = lambda: 3.4, "compacting"
-    assert Progress(datetime.now, export=progress).line() == (
+    assert CommandProgress(datetime.now, export=progress).line() == (
         "997 of 1,000 sources · 123,456 rows · 36,311 rows/s · 3 failed · compacting · 0 requests"
     )
 

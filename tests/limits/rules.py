@@ -32,7 +32,7 @@ RULES: tuple[tuple[str, str, Any], ...] = (
     ("a share held for a hidden price", "costs:SHARE", 0.0),
     ("guesses begin slowly", "quota:Quota.wait", lambda self, decision: None),
     ("the lowest of overlapping reports", "policy:Policy._lowest", lambda self, *args: args[2]),
-    ("reports correct the level of a bucket", "bucket:Bucket.report", lambda self, *args: None),
+    ("reports correct the level of a bucket", "bucket:TokenBucket.report", lambda self, *args: None),
     ("units back one by one", "policy:Policy._notice", lambda self, *args: None),
     ("a probe of used-up units", "policy:Policy.probes_at", lambda self, opens: inf),
     ("tests of a hidden limit", "hidden:Hidden._test", lambda self, *args: None),

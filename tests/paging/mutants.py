@@ -22,11 +22,11 @@ from chainapi._api.source import ListSource
 from chainapi._http.options import Call
 from chainapi._paging import given
 from chainapi._paging.checkpoint import Watermark
-from chainapi._paging.given import Given, Hashes, Verdict, _Marks, _Neighbors
+from chainapi._paging.given import Given, Hashes, JudgedRows, _Marks, _Neighbors
 from chainapi._paging.prefetch import Prefetcher
 from chainapi._paging.rows import RowsOfPage
 from chainapi._paging.runner import WalkRunner
-from chainapi._paging.walk import Answer, Fetch, Fetched, LoopGuard, PageToken, State, Walk
+from chainapi._paging.walk import Answer, Fetch, Fetched, LoopGuard, PageToken, Walk, WalkState
 from chainapi.errors import APIStatusError, ServerError
 from tests.paging.machine import FlowMachine, PagingMachine
 
@@ -170,8 +170,8 @@ def no_loop_guard() -> AbstractContextManager[object]:
 def idle_pages_unbounded() -> AbstractContextManager[object]:
     """Take any number of pages that bring nothing new."""
 
-    def repeats(self: Walk, token: PageToken, verdict: Verdict) -> bool:
-        return self._guard.loops(token.value, verdict.signature)
+    def repeats(self: Walk, token: PageToken, judged: JudgedRows) -> bool:
+        return self._guard.loops(token.value, judged.signature)
 
     return patch.object(Walk, "_repeats", repeats)
 
@@ -241,7 +241,7 @@ def error_ends_the_walk() -> AbstractContextManager[object]:
         try:
             return await real(self)
         except ServerError:
-            self._walk.state = State.EXHAUSTED
+            self._walk.state = WalkState.EXHAUSTED
             return False
 
     return patch.object(WalkRunner, "advance", advance)
@@ -368,13 +368,13 @@ def empty_page_is_the_end() -> AbstractContextManager[object]:
 # Equal rows, keys and order
 
 
-def _also_stale(drop: Callable[[Given, RowsOfPage, Verdict], set[int]]) -> AbstractContextManager[object]:
+def _also_stale(drop: Callable[[Given, RowsOfPage, JudgedRows], set[int]]) -> AbstractContextManager[object]:
     """Leave more rows out than the real code."""
     real = Given.judge
 
-    def judge(self: Given, page: RowsOfPage) -> Verdict:
-        verdict = real(self, page)
-        return replace(verdict, stale={*verdict.stale, *drop(self, page, verdict)})
+    def judge(self: Given, page: RowsOfPage) -> JudgedRows:
+        judged = real(self, page)
+        return replace(judged, stale={*judged.stale, *drop(self, page, judged)})
 
     return patch.object(Given, "judge", judge)
 
@@ -383,7 +383,7 @@ def _also_stale(drop: Callable[[Given, RowsOfPage, Verdict], set[int]]) -> Abstr
 def equal_rows_of_a_page_dropped() -> AbstractContextManager[object]:
     """Give one of the rows of a page that are equal."""
 
-    def drop(_: Given, page: RowsOfPage, __: Verdict) -> set[int]:
+    def drop(_: Given, page: RowsOfPage, __: JudgedRows) -> set[int]:
         contents = list(page.canonical_rows())
         return {index for index, content in enumerate(contents) if content in contents[:index]}
 
@@ -395,7 +395,7 @@ def equal_rows_of_two_pages_dropped() -> AbstractContextManager[object]:
     """Take a row for repeated that is equal to one of the page before, without a key."""
     before: dict[int, set[bytes]] = {}
 
-    def drop(self: Given, page: RowsOfPage, _: Verdict) -> set[int]:
+    def drop(self: Given, page: RowsOfPage, _: JudgedRows) -> set[int]:
         contents = list(page.canonical_rows())
         known, before[id(self._identity)] = before.get(id(self._identity), set()), set(contents)
         return {index for index, content in enumerate(contents) if content in known}
@@ -480,7 +480,7 @@ def spans_believed_after_a_break() -> AbstractContextManager[object]:
         spans[id(self._identity)] = () if self._watermark is None else self._watermark.spans
         real(self)
 
-    def drop(self: Given, _: RowsOfPage, __: Verdict) -> set[int]:
+    def drop(self: Given, _: RowsOfPage, __: JudgedRows) -> set[int]:
         known = spans.get(id(self._identity), ()) if not self.ordered else ()
         numbers = enumerate(self.page.numbers)
         return {
@@ -573,7 +573,7 @@ def page_before_not_compared() -> AbstractContextManager[object]:
     real = Walk._check
 
     def check(self: Walk, fetched: Fetched) -> None:
-        with patch.object(Given, "signature", lambda given, page: self._verdict.signature):
+        with patch.object(Given, "signature", lambda given, page: self._judged_rows.signature):
             real(self, fetched)
 
     return patch.object(Walk, "_check", check)

@@ -75,10 +75,8 @@ def test_rows_beyond_the_bound_are_reported(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(rows_given, "MOST", 30)
     judge = given_of("id")
     pages = [[{"id": number} for number in range(first, first + 10)] for first in range(0, 60, 10)]
-    verdicts = [judge.judge(page(rows)) for rows in pages]
-    assert [*map(list, (verdict.refuted for verdict in verdicts))] == [[]] * 3 + [[Assumption.MEMORY]] + [
-        []
-    ] * 2
+    judged = [judge.judge(page(rows)) for rows in pages]
+    assert [*map(list, (rows.refuted for rows in judged))] == [[]] * 3 + [[Assumption.MEMORY]] + [[]] * 2
     judge.restart()
     assert not judge.exact
     assert [len(fresh(judge, rows)) for rows in pages] == [0, 0, 0, 10, 10, 10]

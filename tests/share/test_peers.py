@@ -26,9 +26,9 @@ from chainapi.core.share.messages import (
     Holding,
     Join,
     Leave,
-    State,
+    PermitVerdict,
+    QuotaState,
     Stopped,
-    Verdict,
     Welcome,
     encode,
     limits_of,
@@ -71,7 +71,7 @@ class Peer:
     def received(self) -> list[FromHost]:
         """Messages that arrived, besides reports of the state."""
         messages = [one for frame in self.frames for one in read_host_frame(frame)]
-        return [one for one in messages if not isinstance(one, State)]
+        return [one for one in messages if not isinstance(one, QuotaState)]
 
 
 def response(permit: int, status: int = 200, left: float = 0.0, wait: float = 30.0) -> Answered:
@@ -151,7 +151,7 @@ async def test_permits_of_a_hung_process_end_after_its_timeout() -> None:
     await asyncio.sleep(10.0)
     assert host.gate.snapshot().in_flight == 0
     assert await peer.after(response(0, 429)) == [
-        Verdict(0, verdicts.Verdict.QUOTA),
+        PermitVerdict(0, verdicts.Verdict.QUOTA),
         Stopped(about_30),
     ]
     assert other.received[-1] == Stopped(about_30)
@@ -201,7 +201,7 @@ async def asking(
     await gate.aclose()
 
 
-BROKEN = (b"\xc1", b"\x91\x92\x21\xa2\xff\xfe", encode([State(b"no snapshot")]), b"\x91\x93\x22\x01\xff")
+BROKEN = (b"\xc1", b"\x91\x92\x21\xa2\xff\xfe", encode([QuotaState(b"no snapshot")]), b"\x91\x93\x22\x01\xff")
 
 
 async def test_malformed_frames_of_a_host_break_the_link(caplog: pytest.LogCaptureFixture) -> None:

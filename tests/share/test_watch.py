@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from chainapi.core.share.messages import VERSION, Acquire, Denied, Hello, Join, State, encode
+from chainapi.core.share.messages import VERSION, Acquire, Denied, Hello, Join, QuotaState, encode
 from chainapi.errors import ShareUnavailableError
 from chainapi.share.host import Host
 from chainapi.share.link import Link, linked_pair
@@ -72,7 +72,7 @@ async def test_observer_of_a_host_that_ends() -> None:
     ("frame", "reason"),
     [
         (encode([Denied("version 9 of the protocol")]), "refused this one: version 9 of the protocol"),
-        (encode([State(b"no snapshot")]), "something else than its state: malformed snapshot"),
+        (encode([QuotaState(b"no snapshot")]), "something else than its state: malformed snapshot"),
         (b"\xc1", "something else than its state: malformed frame"),
     ],
 )

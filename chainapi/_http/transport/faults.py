@@ -11,14 +11,14 @@ from aiohttp.http import HttpProcessingError
 
 from chainapi.errors import APIConnectionError, APITimeoutError, CertificateError, ConnectError
 
-__all__ = ["Fault", "fault_of", "reason"]
+__all__ = ["TransportFault", "fault_of", "reason"]
 
 
 # The message of aiohttp for an encoding whose package is not installed, so that no request accepts it.
 _UNASKED = re.compile(r"content-encoding: \w+ \((\w+)\)\. Please install")
 
 
-class Fault(Exception):  # noqa: N818 - never leaves the transport
+class TransportFault(Exception):  # noqa: N818 - never leaves the transport
     """Wrapper of an error on its way through aiohttp.
 
     aiohttp repeats a request after errors of its own.

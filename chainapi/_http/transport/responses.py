@@ -13,7 +13,7 @@ from aiohttp.connector import Connection
 from multidict import CIMultiDictProxy
 
 from chainapi._http.message import Response
-from chainapi._http.transport.faults import Fault
+from chainapi._http.transport.faults import TransportFault
 from chainapi.errors import ResponseTooLargeError
 
 __all__ = ["Responses"]
@@ -106,8 +106,8 @@ class Responses:
             raise aiohttp.ClientPayloadError
         return unpacked
 
-    def _too_large(self) -> Fault:
-        return Fault(
+    def _too_large(self) -> TransportFault:
+        return TransportFault(
             ResponseTooLargeError(
                 f"the body is larger than max_body={self._max_body} bytes, decompressed: request smaller"
                 " pages, or give a larger max_body= to AiohttpTransport"

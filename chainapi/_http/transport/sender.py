@@ -15,7 +15,7 @@ from chainapi._config import trusted
 from chainapi._http.message import Request, Response
 from chainapi._http.transport.connector import NO_TIMEOUT, Keeper, keep
 from chainapi._http.transport.direct import DirectSender
-from chainapi._http.transport.faults import Fault, fault_of, reason
+from chainapi._http.transport.faults import TransportFault, fault_of, reason
 from chainapi._http.transport.responses import Responses
 from chainapi.core.arguments import whole_number
 from chainapi.errors import APIConnectionError, ConfigurationError, SessionClosedError
@@ -92,7 +92,7 @@ class AiohttpTransport:
             return await self._request(client, request)
         except (aiohttp.ClientError, HttpProcessingError, OSError, ValueError) as error:
             fault = fault_of(error, request.url if self._proxy is None and self._keeper is not None else "")
-        except Fault as error:
+        except TransportFault as error:
             fault = error.fault
         except RuntimeError as error:
             if self._loop is None or not self._loop.is_closed():
@@ -204,7 +204,7 @@ async def _send_once(
         raise  # no connection, so nothing was sent; aiohttp does not repeat these
     except (aiohttp.ClientOSError, aiohttp.ServerDisconnectedError) as error:
         fault = APIConnectionError(reason(error))
-    raise Fault(fault)
+    raise TransportFault(fault)
 
 
 _SEND_ONCE = (_send_once,)

@@ -9,10 +9,10 @@ with `Welcome`, or with `Denied` and the end of the link. Then the participant s
 and `Holding` for each request whose response it still expects. From then on, in any order:
 
 - `Acquire` requests a permit. The answer is one `Granted` or one `Refused`, unless `Cancel` comes first.
-- A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. `Answered` with a 429 has a `Verdict`.
+- A participant ends each permit once: `Answered`, `Lost`, or `Unsent`. A `PermitVerdict` follows a 429.
 - `Stopped` reports a stop: what was granted and did not leave yet comes back as `Unsent`.
 - `Waiting` reports a wait to the listener of a session, and `PlanEnded` the end of its plan.
-- `State` reports the quota, in answer to `Watch`, after a refusal, and now and then while requests are sent.
+- `QuotaState` reports the quota, in answer to `Watch`, after a refusal, and now and then during requests.
 - The end of the link ends all permits as lost.
 """
 
@@ -47,13 +47,13 @@ __all__ = [
     "Leave",
     "Limits",
     "Lost",
+    "PermitVerdict",
     "PlanEnded",
+    "QuotaState",
     "Refused",
     "Remote",
-    "State",
     "Stopped",
     "Unsent",
-    "Verdict",
     "Waiting",
     "Watch",
     "Welcome",
@@ -211,7 +211,7 @@ class Unsent(Struct, array_like=True, tag=9, frozen=True):
 
 
 class Watch(Struct, array_like=True, tag=10, frozen=True):
-    """Request for the `State` now."""
+    """Request for the `QuotaState` now."""
 
 
 # --- from the host to a participant -------------------------------------------------------------
@@ -253,7 +253,7 @@ class Refused(Struct, array_like=True, tag=35, frozen=True):
     full: bool = False
 
 
-class Verdict(Struct, array_like=True, tag=36, frozen=True):
+class PermitVerdict(Struct, array_like=True, tag=36, frozen=True):
     """Meaning of a refusal for the quota; see `chainapi._limits.verdict.Verdict`."""
 
     permit: Number
@@ -284,7 +284,7 @@ class PlanEnded(Struct, array_like=True, tag=40, frozen=True):
     window: Amount | None
 
 
-class State(Struct, array_like=True, tag=39, frozen=True):
+class QuotaState(Struct, array_like=True, tag=39, frozen=True):
     """State of the quota, for people.
 
     Attributes:
@@ -304,7 +304,9 @@ class State(Struct, array_like=True, tag=39, frozen=True):
 FromParticipant: TypeAlias = (
     Hello | Join | Leave | Holding | Acquire | Cancel | Answered | Lost | Unsent | Watch
 )
-FromHost: TypeAlias = Welcome | Denied | Granted | Refused | Verdict | Stopped | Waiting | State | PlanEnded
+FromHost: TypeAlias = (
+    Welcome | Denied | Granted | Refused | PermitVerdict | Stopped | Waiting | QuotaState | PlanEnded
+)
 
 _ENCODER = Encoder()
 _FROM_PARTICIPANT: Decoder[list[FromParticipant]] = Decoder(list[FromParticipant])

@@ -300,7 +300,7 @@ def test_numbers_of_messages_are_fixed() -> None:
     tags = {kind.__name__: kind.__struct_config__.tag for kind in kinds}
     participants = {"Hello": 1, "Join": 2, "Leave": 3, "Holding": 4, "Acquire": 5, "Cancel": 6}
     ends = {"Answered": 7, "Lost": 8, "Unsent": 9, "Watch": 10}
-    hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "Verdict": 36}
-    states = {"Stopped": 37, "Waiting": 38, "State": 39, "PlanEnded": 40}
+    hosts = {"Welcome": 32, "Denied": 33, "Granted": 34, "Refused": 35, "PermitVerdict": 36}
+    states = {"Stopped": 37, "Waiting": 38, "QuotaState": 39, "PlanEnded": 40}
     assert tags == {**participants, **ends, **hosts, **states}
     assert messages.VERSION == 3

@@ -15,7 +15,7 @@ from chainapi.core.share.messages import (
     FromParticipant,
     Hello,
     Join,
-    State,
+    QuotaState,
     Watch,
     Welcome,
     encode,
@@ -47,10 +47,10 @@ class End:
         """Send messages to the host."""
         self.link.send(encode(messages))
 
-    async def state(self) -> State:
+    async def state(self) -> QuotaState:
         """Ask the host for the state of the quota."""
         self.send(Watch())
-        while not isinstance(message := await self.messages.get(), State):
+        while not isinstance(message := await self.messages.get(), QuotaState):
             pass
         return message
 
