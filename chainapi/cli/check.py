@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -95,7 +94,7 @@ async def check(
         recorded = evolve(terminal, session=answers.session)
         plain = evolve(connection, max_body=MAX_BODY, proxy=None)  # the transport has them
         async with open_session(recorded, plain, table=table) as session:
-            keyed = bool(os.environ.get("CHAINAPI_API_KEY"))
+            keyed = any(service.endpoint.key is not None for service in session.connection.configured)
             comparison = _Comparison(session, answers, dict(read_pairs(param or [])), keyed)
             await comparison.run(names, private=PRIVATE if record is None else OF_ACCOUNT)
     if record is not None:
