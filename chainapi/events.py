@@ -38,7 +38,7 @@ class CallEvent:
     Attributes:
         service: `metrics` or `data`.
         where: method and path.
-        call: number of the call, unique in the process; an error of the call has the same number. None where
+        call: number of the call, unique in the process; an error of the call has the same number. None if
             no request was sent: for an answer from a cache, and for a walk that has not made a call.
         tag: name of the spender in `quota.spenders`, of the call or of its session.
 

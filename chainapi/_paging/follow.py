@@ -126,7 +126,7 @@ class Follow(Generic[T]):
         return row
 
     def _begin(self, start: Checkpoint) -> NewestRows | None:
-        """Return the newest rows at a position; None where the first poll finds them."""
+        """Return the newest rows at a position; None if the first poll finds them."""
         watermark = start.watermark
         if watermark is None or not (start.following or self._numbered.descends):
             return self._begin_without_rows(start)

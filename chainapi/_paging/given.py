@@ -50,7 +50,7 @@ class JudgedRows(Struct, eq=False):
     Attributes:
         repeated: indices of rows that this pass had before.
         stale: indices of all rows that were given before, the repeated ones included.
-        fresh: whether the page has a row that was never given before; None where rows are not counted, and
+        fresh: whether the page has a row that was never given before; None if rows are not counted, and
             for a page without rows: it may have had rows of the neighbors of a range.
         signature: a hash of the rows: of their keys where those identify them, else of their content, as the
             service sent it.

@@ -40,7 +40,7 @@ class Widths:
     def step(self, ranged: Ranged) -> int | None:
         """Return the width of a range, in the unit of the list.
 
-        It is None where the caller gave a number of ranges.
+        It is None if the caller gave a number of ranges.
 
         Raises:
             ConfigurationError: the list has another unit.

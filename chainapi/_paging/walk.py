@@ -98,7 +98,7 @@ _EXHAUSTED, _FAILED = WalkState.EXHAUSTED, WalkState.FAILED
 class PageToken(Struct, frozen=True):
     """Page token and when the request that returned it was sent, in seconds.
 
-    `minted` is on the loop's clock, which no change of the wall clock moves; None where the token comes from
+    `minted` is on the loop's clock, which no change of the wall clock moves; None if the token comes from
     a checkpoint. `minted_at` is Unix time.
     """
 

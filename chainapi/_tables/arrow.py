@@ -74,7 +74,7 @@ def array_of(column: Column, values: Sequence[Any]) -> Any:
 def _of_buffer(kind: Any, content: bytes, validity: Any = None) -> Any:
     """Return an array of values of a fixed size, from their bytes.
 
-    `validity` is the bitmap of the values that are not null; None where all are.
+    `validity` is the bitmap of the values that are not null; None if all are.
     """
     size = len(content) * 8 // kind.bit_width
     return pa.Array.from_buffers(kind, size, [validity, pa.py_buffer(content)])

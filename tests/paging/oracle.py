@@ -39,7 +39,7 @@ class Walked:
         keyless: KeyNotUnique was reported.
         doubted: a restart lay before one of these two, or a restart or a resume behind it.
         blind: names of the rows that came before KeyNotUnique was reported; some of them may have been
-            taken for others. None where it was not reported.
+            taken for others. None if it was not reported.
         ends: numbers at which a pass, or what was read before a resume, ended or began; None for any.
 
     """

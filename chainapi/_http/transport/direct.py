@@ -39,7 +39,7 @@ class Origin(Struct):
         request: a request to it, by which the connector finds connections.
         defaults: headers of each request to it, unless the request has others.
         names: names of the headers of the last request.
-        template: its header lines with a place for each of its values, which may be secrets; None where only
+        template: its header lines with a place for each of its values, which may be secrets; None if only
             the client can send them.
 
     """
@@ -50,7 +50,7 @@ class Origin(Struct):
     template: str | None = None
 
     def header_lines(self, headers: Mapping[str, str]) -> str | None:
-        """Return the header lines of a request; None where only the client can send them.
+        """Return the header lines of a request; None if only the client can send them.
 
         Nearly all requests have headers of the same names as the last one.
         """
