@@ -48,7 +48,7 @@ def group(path: str) -> Any:
 def endpoint(route: Route) -> Callable[[F], F]:
     """Declare a method: a coroutine returns a resource, any other walks a list.
 
-    Its last parameters are the options in `NOT_SENT`; a resource has only the last three.
+    Its last parameter has the options that are not sent: `ListOptions`, or `ResourceOptions`.
     """
 
     def declare(function: F) -> F:
@@ -66,7 +66,7 @@ def endpoint(route: Route) -> Callable[[F], F]:
             return self.service.walk_route(declared.for_call(given), given)
 
         method: Any = get if declared.single else walk
-        method.endpoint = declared
+        method.endpoint, method.__signature__ = declared, declared.signature
         return cast("F", method)
 
     return declare

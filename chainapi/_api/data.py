@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from chainapi._api.binding import endpoint, group
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi.core.idempotency import Idempotency
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from chainapi._api.groups.primary_network import PrimaryNetwork
     from chainapi._api.groups.usage import Usage
     from chainapi._api.groups.webhooks import Webhooks
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import WHOLE_BODY, ChainId
     from chainapi.models import (
         AggregatedSignatures,
@@ -58,16 +58,12 @@ class DataAPI(ServiceAPI):
     """The webhooks of the account."""
 
     @endpoint(Route("/v1/health-check", weight="medium"))
-    async def health_check(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> HealthCheck:
+    async def health_check(self, **options: Unpack[ResourceOptions]) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @endpoint(Route("/v1/live-check"))
-    async def live_check(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> HealthCheck:
+    async def live_check(self, **options: Unpack[ResourceOptions]) -> HealthCheck:
         """Return the health of the service for reads."""
         ...
 
@@ -77,57 +73,29 @@ class DataAPI(ServiceAPI):
         *,
         network: Network | None = None,
         feature: ChainFeature | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[ChainInfo]:
         """Walk the chains of the service (specification, section 4)."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}", weight="free"))
-    async def chain(
-        self,
-        chain_id: ChainId,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> ChainInfo:
+    async def chain(self, chain_id: ChainId, **options: Unpack[ResourceOptions]) -> ChainInfo:
         """Return a chain."""
         ...
 
     @endpoint(Route("/v1/avax/supply", weight="free"))
-    async def avax_supply(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> AvaxSupply:
+    async def avax_supply(self, **options: Unpack[ResourceOptions]) -> AvaxSupply:
         """Return the supply of AVAX, in whole AVAX."""
         ...
 
     @endpoint(Route("/v1/operations/{operationId}", weight="small"))
-    async def operation(
-        self,
-        operation_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> Operation:
+    async def operation(self, operation_id: str, **options: Unpack[ResourceOptions]) -> Operation:
         """Return the state of a long-running operation."""
         ...
 
     @endpoint(Route("/v1/signatureAggregator/{network}/aggregateSignatures/{txHash}", weight="medium"))
     async def aggregated_signatures(
-        self,
-        network: Network,
-        tx_hash: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, tx_hash: str, **options: Unpack[ResourceOptions]
     ) -> AggregatedSignatures:
         """Return the signatures gathered for a message of the P-Chain."""
         ...
@@ -157,9 +125,7 @@ class DataAPI(ServiceAPI):
         quorum_percentage: int | None = None,
         quorum_percentage_buffer: int | None = None,
         p_chain_height: int | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> AggregatedSignatures:
         """Gather signatures of validators for a message, and return the signed message."""
         ...
@@ -173,12 +139,7 @@ class DataAPI(ServiceAPI):
         )
     )
     async def export_transactions(
-        self,
-        export: Annotated[TransactionExportRequest, WHOLE_BODY],
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, export: Annotated[TransactionExportRequest, WHOLE_BODY], **options: Unpack[ResourceOptions]
     ) -> Operation:
         """Begin an export of transactions; `operation` returns its state."""
         ...

@@ -17,11 +17,11 @@ from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
+from msgspec.structs import fields, replace
 
 from chainapi import models
 from chainapi._api.identity import identity_of
-from chainapi._api.options import NOT_SENT
+from chainapi._api.options import CALL_OPTIONS, Options
 from chainapi._api.routes import Route
 from chainapi._http.threads import in_thread
 from chainapi._paging.rows import Identity
@@ -43,6 +43,17 @@ _BASES = {"MetricPoint": MetricPoint, "str": None}
 _NOT_OF_LISTS = {
     "limit": "limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
     "page_size": "the pages of this route have no size to choose: leave it out",
+}
+
+
+_OPTIONS = {
+    one.name: inspect.Parameter(
+        one.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=one.default,
+        annotation=Options.__annotations__[one.name],
+    )
+    for one in fields(Options)
 }
 
 
@@ -91,12 +102,13 @@ class Endpoint:
         """Parameters that are sent."""
         from chainapi._api.parameters import Parameter
 
-        texts = {name: text for name, text in self.function.__annotations__.items() if name != "return"}
+        ours = ("return", "options")
+        texts = {name: text for name, text in self.function.__annotations__.items() if name not in ours}
         hints = _types_of(texts, self.function.__globals__)
         return tuple(
             Parameter.read(parameter, hints[name], self.record.path, self.record.body)
             for name, parameter in self.signature.parameters.items()
-            if name not in ("self", *NOT_SENT)
+            if name in hints
         )
 
     @property
@@ -154,8 +166,11 @@ class Endpoint:
 
     @cached_property
     def signature(self) -> inspect.Signature:
-        """Signature of the method."""
-        return inspect.signature(self.function)
+        """Signature of the method, with a parameter for each option."""
+        declared = inspect.signature(self.function)
+        *own, _ = declared.parameters.values()
+        names = CALL_OPTIONS if self.single else Options.__struct_fields__
+        return declared.replace(parameters=[*own, *map(_OPTIONS.__getitem__, names)])
 
     @cached_property
     def _layout(self) -> tuple[tuple[str, ...], Mapping[str, Any], frozenset[str]]:

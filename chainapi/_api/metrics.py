@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from chainapi._api.binding import endpoint, group
 from chainapi._api.routes import Route
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MetricNetworks,
         MetricSubnets,
     )
+    from chainapi._api.options import ResourceOptions
     from chainapi.models import HealthCheck
 
 __all__ = ["MetricsAPI"]
@@ -45,15 +46,11 @@ class MetricsAPI(SpecifiedMetrics):
     """Addresses that several conditions select."""
 
     @endpoint(Route("/v2/health-check", weight="free"))
-    async def health_check(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> HealthCheck:
+    async def health_check(self, **options: Unpack[ResourceOptions]) -> HealthCheck:
         """Return the health of the service."""
         ...
 
     @endpoint(Route("/v2/live-check", weight="free"))
-    async def live_check(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> HealthCheck:
+    async def live_check(self, **options: Unpack[ResourceOptions]) -> HealthCheck:
         """Return the health of the service for reads."""
         ...

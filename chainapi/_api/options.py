@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,22 +23,64 @@ from chainapi.models.codec import OnInvalid
 if TYPE_CHECKING:
     from chainapi._http.connection import Connection
 
-__all__ = ["NOT_SENT", "OPTIONS", "Options", "call_options", "changed_options", "is_misspelt"]
+__all__ = [
+    "CALL_OPTIONS",
+    "OPTIONS",
+    "ListOptions",
+    "Options",
+    "ResourceOptions",
+    "call_options",
+    "changed_options",
+    "is_misspelt",
+]
 
-NOT_SENT = ("resume", "page_token", "on_invalid", "prefetch", "priority", "deadline", "tag")
 MAX_PREFETCH = 16  # pages; more would be memory that waits for its reader
 
 
-class Options(Struct, frozen=True):
-    """Options of a walk: the arguments that are not sent (`NOT_SENT`)."""
+class ResourceOptions(TypedDict, total=False):
+    """Arguments of each named route that are not sent.
+
+    Attributes:
+        priority: requests of a higher priority are first in the queue for quota.
+        deadline: seconds for a call, or for each page of a list, with waits and retries; by default the
+            session's.
+        tag: name of the spender in `quota.spenders`; by default the session's.
+
+    """
+
+    priority: int | None
+    deadline: float | None
+    tag: str | None
+
+
+class ListOptions(ResourceOptions, total=False):
+    """Arguments of each list with a name that are not sent.
+
+    Attributes:
+        resume: a checkpoint of the same query.
+        page_token: a bare token to begin at its page.
+        on_invalid: "raise" raises DecodeError at an invalid row, "raw" returns it as an `Invalid` among the
+            other rows.
+        prefetch: pages to fetch ahead of the reader, 0 to 16.
+
+    """
 
     resume: Checkpoint | None
     page_token: str | None
     on_invalid: OnInvalid
     prefetch: int
-    priority: int | None
-    deadline: float | None
-    tag: str | None
+
+
+class Options(Struct, frozen=True):
+    """Options of a walk: the values of `ListOptions`, checked."""
+
+    resume: Checkpoint | None = None
+    page_token: str | None = None
+    on_invalid: OnInvalid = "raise"
+    prefetch: int = 0
+    priority: int | None = None
+    deadline: float | None = None
+    tag: str | None = None
 
     def __post_init__(self) -> None:
         one_of("on_invalid", self.on_invalid, ("raise", "raw"))
@@ -145,6 +187,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "cache": _cache,
 }
 OPTIONS = (*_CHECKS, "max_attempts", "max_waiting", "headers")
+CALL_OPTIONS = ("priority", "deadline", "tag")  # of `ResourceOptions`: the ones that each call has
 
 
 def is_misspelt(name: str) -> bool:

@@ -12,7 +12,14 @@ from msgspec.structs import replace
 from chainapi._api.endpoint import Endpoint
 from chainapi._api.identity import attribute_path, key_names, name_of
 from chainapi._api.lazy import misnamed
-from chainapi._api.options import NOT_SENT, OPTIONS, Options, call_options, changed_options, is_misspelt
+from chainapi._api.options import (
+    CALL_OPTIONS,
+    OPTIONS,
+    Options,
+    call_options,
+    changed_options,
+    is_misspelt,
+)
 from chainapi._api.routes import Route, route_name, units_of
 from chainapi._api.source import ListSource, open_list
 from chainapi._hints import to_await
@@ -43,8 +50,7 @@ __all__ = ["ServiceAPI"]
 
 T = TypeVar("T")
 
-_not_sent = itemgetter(*NOT_SENT)
-_OWN = ("priority", "deadline", "tag")  # options that each call has
+_not_sent = itemgetter(*Options.__struct_fields__)
 
 
 class ServiceAPI:
@@ -267,7 +273,7 @@ class ServiceAPI:
 
         """
         query = self._encoded(endpoint, given)
-        options = call_options(self._options, {name: given[name] for name in _OWN})
+        options = call_options(self._options, {name: given[name] for name in CALL_OPTIONS})
         service, began = self._service(), self._connection.clock()
         call = Call(query, options=options)
         if not endpoint.loaded:
@@ -316,5 +322,5 @@ class ServiceAPI:
         view: CallOptions | None = None,
     ) -> tuple[Walk, ListSource]:
         """Return the walk of a list query, and the source of its pages."""
-        own = call_options(view or self._options, {name: getattr(options, name) for name in _OWN})
+        own = call_options(view or self._options, {name: getattr(options, name) for name in CALL_OPTIONS})
         return open_list(self._connection, self._service(), route, query, options, own, endpoint)

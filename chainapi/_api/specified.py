@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from chainapi._api.binding import endpoint
 from chainapi._api.routes import Route
 from chainapi._api.service import ServiceAPI
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import MetricPages, OnInvalid
+from chainapi._paging.pages import MetricPages
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions
     from chainapi._api.parameters import ChainId
     from chainapi.models import MetricPoint
 
@@ -33,14 +33,7 @@ class SpecifiedMetrics(ServiceAPI):
     def avg_tps(
         self,
         chain_id: ChainId,
-        *,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> MetricPages[MetricPoint]:
         """Walk the average transactions per second of a chain, newest first.
 
@@ -48,14 +41,7 @@ class SpecifiedMetrics(ServiceAPI):
 
         Args:
             chain_id: identifier of the chain.
-            resume: a checkpoint of the same query.
-            page_token: a bare token to begin at its page.
-            on_invalid: "raise" raises DecodeError at an invalid data point, "raw" returns it as an `Invalid`
-                among the other rows.
-            prefetch: pages to fetch ahead of the reader, 0 to 16.
-            priority: requests of a higher priority are first in the queue for quota.
-            deadline: seconds for each page with its waits and retries; by default the session's.
-            tag: name of the spender in `quota.spenders`; by default the session's.
+            options: `resume`, `page_token`, `on_invalid`, `prefetch`, `priority`, `deadline` and `tag`.
 
         Raises:
             ConfigurationError: an argument is invalid; nothing was sent.

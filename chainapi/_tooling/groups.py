@@ -163,19 +163,14 @@ class Method:
             yield self.records.parameter(given.pop(wire))
         if operation.body is not None and not operation.body_fields:
             yield self.whole_body(operation.body)
-        yield "*"
+        if given or size is not None:
+            yield "*"
         for parameter in sorted(given.values(), key=lambda parameter: not parameter.get("required")):
             yield self.records.parameter(parameter)
         if size is not None:
             yield page_size(size["schema"]["minimum"], size["schema"]["maximum"])
-        if operation.list_field is not None:
-            yield "resume: Checkpoint | None = None"
-            yield "page_token: str | None = None"
-            yield 'on_invalid: OnInvalid = "raise"'
-            yield "prefetch: int = 0"
-        yield "priority: int | None = None"
-        yield "deadline: float | None = None"
-        yield "tag: str | None = None"
+        kind = "ResourceOptions" if operation.list_field is None else "ListOptions"
+        yield f"**options: Unpack[{kind}]"
 
     def whole_body(self, body: Schema) -> str:
         """Return the parameter of a body that is one of several records."""
@@ -261,6 +256,7 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
     body = "\n\n".join(texts.values())
     types: dict[str, Iterable[str]] = {
         "chainapi._api.parameters": parameters.__all__,
+        "chainapi._api.options": ("ListOptions", "ResourceOptions"),
         "chainapi.models": {*records.records, *records.names.unions, *HAND_WRITTEN},
         "chainapi.models.enums": records.enums,
     }
@@ -276,14 +272,13 @@ def module_text(entries: Entries, module: str, texts: Mapping[str, str], records
         "from __future__ import annotations",
         "",
         "from collections.abc import Sequence",
-        "from typing import TYPE_CHECKING, Annotated",
+        "from typing import TYPE_CHECKING, Annotated, Unpack",
         "from chainapi._api.binding import Group, endpoint, group",
         "from chainapi._api.routes import Route",
         "from chainapi._api.service import ServiceAPI",
         "from chainapi._api.specified import SpecifiedMetrics",
-        "from chainapi._paging.pages import OnInvalid, Pages",
+        "from chainapi._paging.pages import Pages",
         "from chainapi.core.idempotency import Idempotency",
-        "from chainapi._paging.checkpoint import Checkpoint",
         "from chainapi._paging.ranges import Ranged",
         "",
         "if TYPE_CHECKING:",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from attrs import evolve, field, frozen
 
-from chainapi._api.options import NOT_SENT
+from chainapi._api.options import Options
 from chainapi._http.query import query_params
 from chainapi._paging.pages import Pages
 from chainapi._paging.split import Split
@@ -123,7 +123,7 @@ def sent_values(endpoint: Endpoint | None, query: Mapping[str, Any]) -> dict[str
     parameters = {} if endpoint is None else {one.name: one for one in endpoint.parameters}
     sent = dict[str, str]()
     for name, value in query.items():
-        if value is None or name in (*NOT_SENT, "page_size"):
+        if value is None or name in (*Options.__struct_fields__, "page_size"):
             continue
         parameter = parameters.get(name)
         if parameter is None and name == "model":  # the columns of its rows are compared, not its name

@@ -534,7 +534,7 @@ async def test_walk_goes_on_after_a_deadline(prefetch: int) -> None:
 def test_every_route_takes_a_deadline() -> None:
     """Each named route, `list` and `get` have `deadline=`, None by default."""
     for name, declared in ROUTES.items():
-        assert inspect.signature(declared.function).parameters["deadline"].default is None, name
+        assert declared.signature.parameters["deadline"].default is None, name
     session = reaching(Script((0, FINE)))
     for method in (session.data.list, session.data.get):
         assert inspect.signature(method).parameters["deadline"].default is None

@@ -49,12 +49,12 @@ def schedule(steps: list[tuple[int, int]], newest: int) -> list[tuple[float, int
 
 def blocks(session: Session, **arguments: Any) -> Pages[Any]:
     """Return a list in descending order without a start."""
-    return session.data.evm.blocks(43114, **{"page_size": 4, **arguments})
+    return session.data.evm.blocks(43114, **dict[str, Any]({"page_size": 4} | arguments))
 
 
 def transfers(session: Session, **arguments: Any) -> Pages[Any]:
     """Return a list with a start, in no order that is known."""
-    return session.data.evm.erc20_transactions(43114, ADDRESS, **{"page_size": 4, **arguments})
+    return session.data.evm.erc20_transactions(43114, ADDRESS, **dict[str, Any]({"page_size": 4} | arguments))
 
 
 def serials(rows: list[Any]) -> list[int]:

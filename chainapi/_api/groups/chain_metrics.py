@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi._paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import REPEATED, Bounds, ChainId, Timestamp
     from chainapi.models import (
         CompositeSubquery,
@@ -52,30 +52,12 @@ class MetricChains(Group):
     """Metrics of EVM chains."""
 
     @endpoint(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
-    def list(
-        self,
-        *,
-        network: Network | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> Pages[MetricsChain]:
+    def list(self, *, network: Network | None = None, **options: Unpack[ListOptions]) -> Pages[MetricsChain]:
         """Walk the chains that have metrics."""
         ...
 
     @endpoint(Route("/v2/chains/{chainId}", weight="free"))
-    async def get(
-        self,
-        chain_id: ChainId,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> MetricsChain:
+    async def get(self, chain_id: ChainId, **options: Unpack[ResourceOptions]) -> MetricsChain:
         """Return a chain that has metrics."""
         ...
 
@@ -99,26 +81,14 @@ class MetricChains(Group):
         end_timestamp: Timestamp | None = None,
         time_interval: TimeIntervalGranularity | None = None,
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of a chain, newest first."""
         ...
 
     @endpoint(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
     async def rolling(
-        self,
-        chain_id: ChainId,
-        metric: ChainRollingWindowMetric,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, metric: ChainRollingWindowMetric, **options: Unpack[ResourceOptions]
     ) -> RollingWindowMetrics:
         """Return a metric of a chain over windows that end now."""
         ...
@@ -143,13 +113,7 @@ class MetricChains(Group):
         address: str,
         *,
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
         """Walk the holders of a collection."""
         ...
@@ -166,13 +130,7 @@ class MetricChains(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
         """Walk the addresses that held more of a token than `threshold`."""
         ...
@@ -185,13 +143,7 @@ class MetricChains(Group):
         *,
         threshold: int | str,
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
         """Walk the addresses that bridged more BTC.b than `threshold`."""
         ...
@@ -220,13 +172,7 @@ class MetricICM(Group):
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[IcmPoint]:
         """Walk counts of messages over time."""
         ...
@@ -239,9 +185,7 @@ class MetricICM(Group):
         dest_blockchain_id: str | None = None,
         group_by: IcmGroupBy | None = None,
         network: Network | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> IcmSummary:
         """Return counts of messages over windows that end now."""
         ...
@@ -271,13 +215,7 @@ class MetricNetworks(Group):
         end_timestamp: Timestamp | None = None,
         subnet_id: str | None = None,
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of staking, newest first."""
         ...
@@ -302,13 +240,7 @@ class MetricL1Validators(Group):
         *,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of all validators."""
         ...
@@ -330,13 +262,7 @@ class MetricL1Validators(Group):
         *,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of a validation."""
         ...
@@ -358,13 +284,7 @@ class MetricL1Validators(Group):
         *,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of a node."""
         ...
@@ -386,13 +306,7 @@ class MetricL1Validators(Group):
         *,
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
         """Walk a metric of a subnet."""
         ...
@@ -410,13 +324,7 @@ class MetricSubnets(Group):
         end_timestamp: Timestamp | None = None,
         network: Network | None = None,
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[RankedAddresses]:
         """Walk the addresses that ran validators of a subnet."""
         ...
@@ -441,13 +349,7 @@ class MetricLookingGlass(Group):
         queries: Annotated[Sequence[CompositeSubquery], REPEATED],
         operator: Operator,
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[str]:
         """Walk the addresses that all or any of several conditions select."""
         ...
@@ -468,13 +370,7 @@ class MetricLookingGlass(Group):
         queries: Annotated[Sequence[CompositeSubquery], REPEATED],
         operator: Operator,
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[str]:
         """Walk the addresses of a composite query, by the route's former path."""
         ...

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi._paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import Bounds, ChainId, PageSize, Texts
     from chainapi.models import (
         AddressChains,
@@ -54,13 +54,7 @@ class EVM(Group):
         *,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains."""
         ...
@@ -80,26 +74,13 @@ class EVM(Group):
         network: Network | None = None,
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains."""
         ...
 
     @endpoint(Route("/v1/address/{address}/chains", weight="medium"))
-    async def address_chains(
-        self,
-        address: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> AddressChains:
+    async def address_chains(self, address: str, **options: Unpack[ResourceOptions]) -> AddressChains:
         """Return the chains that an address is active on."""
         ...
 
@@ -113,30 +94,14 @@ class EVM(Group):
         )
     )
     def blocks(
-        self,
-        chain_id: ChainId,
-        *,
-        page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, *, page_size: PageSize | None = 100, **options: Unpack[ListOptions]
     ) -> Pages[EvmBlock]:
         """Walk the blocks of a chain, newest first."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
     async def block(
-        self,
-        chain_id: ChainId,
-        block_id: int | str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, block_id: int | str, **options: Unpack[ResourceOptions]
     ) -> EvmBlock:
         """Return a block, by its number or its hash."""
         ...
@@ -155,13 +120,7 @@ class EVM(Group):
         block_id: int | str,
         *,
         page_size: Annotated[int, Bounds(0, 100)] | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
         """Walk the transactions of a block."""
         ...
@@ -181,26 +140,14 @@ class EVM(Group):
         *,
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of a chain."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
     async def transaction(
-        self,
-        chain_id: ChainId,
-        tx_hash: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, tx_hash: str, **options: Unpack[ResourceOptions]
     ) -> EvmTransaction:
         """Return a transaction with all its transfers."""
         ...
@@ -213,9 +160,7 @@ class EVM(Group):
         *,
         block_number: int | None = None,
         currency: Currency | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> NativeBalance:
         """Return the balance of an address in the chain's own token."""
         ...
@@ -239,13 +184,7 @@ class EVM(Group):
         contract_addresses: Texts | None = None,
         currency: Currency | None = None,
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc20TokenBalance]:
         """Walk the ERC-20 balances of an address."""
         ...
@@ -266,13 +205,7 @@ class EVM(Group):
         *,
         contract_address: str | None = None,
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc721TokenBalance]:
         """Walk the ERC-721 tokens of an address."""
         ...
@@ -294,13 +227,7 @@ class EVM(Group):
         block_number: int | None = None,
         contract_address: str | None = None,
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc1155TokenBalance]:
         """Walk the ERC-1155 balances of an address."""
         ...
@@ -320,13 +247,7 @@ class EVM(Group):
         *,
         contract_address: str | None = None,
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[CollectibleBalance]:
         """Walk the ERC-721 and ERC-1155 balances of an address."""
         ...
@@ -338,9 +259,7 @@ class EVM(Group):
         address: str,
         *,
         currency: Currency | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> EvmTransaction:
         """Return the transaction that deployed a contract."""
         ...
@@ -359,39 +278,18 @@ class EVM(Group):
         address: str,
         *,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Contract]:
         """Walk the contracts that an address deployed."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/addresses/{address}", weight="medium"))
-    async def contract(
-        self,
-        chain_id: ChainId,
-        address: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> Contract:
+    async def contract(self, chain_id: ChainId, address: str, **options: Unpack[ResourceOptions]) -> Contract:
         """Return a contract."""
         ...
 
     @endpoint(Route("/v1/chains/address/{address}", weight="free", deprecated=True))
-    async def chains_of_address(
-        self,
-        address: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> AddressChains:
+    async def chains_of_address(self, address: str, **options: Unpack[ResourceOptions]) -> AddressChains:
         """Return the chains of an address; deprecated."""
         ...
 
@@ -411,13 +309,7 @@ class EVM(Group):
         network: Network | None = None,
         status: TransactionStatus | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
         """Walk the latest transactions of all chains; deprecated."""
         ...
@@ -437,13 +329,7 @@ class EVM(Group):
         *,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[EvmBlock]:
         """Walk the latest blocks of all chains; deprecated."""
         ...
@@ -469,13 +355,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Transfer]:
         """Walk the transfers of a token's contract."""
         ...
@@ -500,13 +380,7 @@ class EVM(Group):
         end_block: int | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[AddressTransaction]:
         """Walk the transactions of an address, with their transfers."""
         ...
@@ -532,13 +406,7 @@ class EVM(Group):
         filter_spam_tokens: bool | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[AddressTransactionV2]:
         """Walk the transactions of an address, with the reputation of tokens."""
         ...
@@ -560,13 +428,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
         """Walk the native transactions of an address."""
         ...
@@ -588,13 +450,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc20Transfer]:
         """Walk the ERC-20 transfers of an address."""
         ...
@@ -616,13 +472,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc721Transfer]:
         """Walk the ERC-721 transfers of an address."""
         ...
@@ -644,13 +494,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Erc1155Transfer]:
         """Walk the ERC-1155 transfers of an address."""
         ...
@@ -681,13 +525,7 @@ class EVM(Group):
         start_block: int | None = None,
         end_block: int | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[InternalTransaction]:
         """Walk the internal transactions of an address."""
         ...

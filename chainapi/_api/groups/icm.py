@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import PageSize
     from chainapi.models import IcmMessage, TeleporterMessage
     from chainapi.models.enums import Network
@@ -22,14 +22,7 @@ class ICM(Group):
     """Messages between chains."""
 
     @endpoint(Route("/v1/icm/messages/{messageId}", weight="medium"))
-    async def message(
-        self,
-        message_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> IcmMessage:
+    async def message(self, message_id: str, **options: Unpack[ResourceOptions]) -> IcmMessage:
         """Return a message."""
         ...
 
@@ -52,13 +45,7 @@ class ICM(Group):
         from_: str | None = None,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[IcmMessage]:
         """Walk the messages, newest first."""
         ...
@@ -78,13 +65,7 @@ class ICM(Group):
         *,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[IcmMessage]:
         """Walk the messages of an address, newest first."""
         ...
@@ -94,14 +75,7 @@ class Teleporter(Group):
     """Messages between chains, by their former name; deprecated, use `icm`."""
 
     @endpoint(Route("/v1/teleporter/messages/{messageId}", weight="medium", deprecated=True))
-    async def message(
-        self,
-        message_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> TeleporterMessage:
+    async def message(self, message_id: str, **options: Unpack[ResourceOptions]) -> TeleporterMessage:
         """Return a message; deprecated."""
         ...
 
@@ -125,13 +99,7 @@ class Teleporter(Group):
         from_: str | None = None,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[TeleporterMessage]:
         """Walk the messages, newest first; deprecated."""
         ...
@@ -152,13 +120,7 @@ class Teleporter(Group):
         *,
         network: Network | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[TeleporterMessage]:
         """Walk the messages of an address, newest first; deprecated."""
         ...

@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi.core.idempotency import Idempotency
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import ChainId, PageSize
     from chainapi.models import NftToken
 
@@ -35,27 +35,14 @@ class NFTs(Group):
         address: str,
         *,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[NftToken]:
         """Walk the tokens of a collection."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))
     async def token(
-        self,
-        chain_id: ChainId,
-        address: str,
-        token_id: int | str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, address: str, token_id: int | str, **options: Unpack[ResourceOptions]
     ) -> NftToken:
         """Return a token of a collection."""
         ...
@@ -70,14 +57,7 @@ class NFTs(Group):
         )
     )
     async def reindex(
-        self,
-        chain_id: ChainId,
-        address: str,
-        token_id: int | str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, chain_id: ChainId, address: str, token_id: int | str, **options: Unpack[ResourceOptions]
     ) -> None:
         """Request the metadata of a token again; at most once an hour for each token."""
         ...

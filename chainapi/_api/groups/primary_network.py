@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi._paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import REPEATED, Bounds, PageSize, Texts, Timestamp
     from chainapi.models import (
         AddressChainIds,
@@ -55,14 +55,7 @@ class PrimaryNetwork(Group):
     """The P-, X- and C-Chain, their validators, subnets and blockchains."""
 
     @endpoint(Route("/v1/networks/{network}", weight="xl"))
-    async def details(
-        self,
-        network: Network,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> NetworkDetails:
+    async def details(self, network: Network, **options: Unpack[ResourceOptions]) -> NetworkDetails:
         """Return totals of validators and delegators."""
         ...
 
@@ -70,14 +63,7 @@ class PrimaryNetwork(Group):
         Route("/v1/networks/{network}/blockchains/{blockchainId}/transactions/{txHash}", weight="medium")
     )
     async def transaction(
-        self,
-        network: Network,
-        blockchain_id: BlockchainId,
-        tx_hash: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, blockchain_id: BlockchainId, tx_hash: str, **options: Unpack[ResourceOptions]
     ) -> PrimaryNetworkTransaction:
         """Return a transaction."""
         ...
@@ -105,13 +91,7 @@ class PrimaryNetwork(Group):
         end_timestamp: Timestamp | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkTransaction]:
         """Walk the latest transactions, of some addresses or of all."""
         ...
@@ -137,13 +117,7 @@ class PrimaryNetwork(Group):
         end_timestamp: Timestamp | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PChainTransaction]:
         """Walk the active staking transactions of some addresses."""
         ...
@@ -164,13 +138,7 @@ class PrimaryNetwork(Group):
         node_ids: Texts | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PendingReward]:
         """Walk the pending rewards."""
         ...
@@ -185,13 +153,7 @@ class PrimaryNetwork(Group):
         sort_order: SortOrder | None = None,
         currency: Currency | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[HistoricalReward]:
         """Walk the paid rewards."""
         ...
@@ -218,13 +180,7 @@ class PrimaryNetwork(Group):
         sort_by: UtxosSortByOption | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkUtxo]:
         """Walk the UTXOs of some addresses."""
         ...
@@ -240,9 +196,7 @@ class PrimaryNetwork(Group):
         blockchain_id: BlockchainId,
         *,
         addresses: Texts | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> LastActivity:
         """Return the time of the last activity of some addresses."""
         ...
@@ -271,13 +225,7 @@ class PrimaryNetwork(Group):
         sort_by: UtxosSortByOption | None = None,
         sort_order: SortOrder | None = None,
         page_size: Annotated[int, Bounds(1, 1024)] | None = 1024,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkUtxo]:
         """Walk the UTXOs of many addresses, in larger pages."""
         ...
@@ -296,9 +244,7 @@ class PrimaryNetwork(Group):
         blockchain_id: BlockchainId,
         *,
         addresses: Texts,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> LastActivity:
         """Return the time of the last activity of many addresses."""
         ...
@@ -311,9 +257,7 @@ class PrimaryNetwork(Group):
         *,
         block_timestamp: Timestamp | None = None,
         addresses: Texts | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> PrimaryNetworkBalances:
         """Return the balances of some addresses."""
         ...
@@ -324,10 +268,7 @@ class PrimaryNetwork(Group):
         network: Network,
         blockchain_id: BlockchainId,
         block_id: int | str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> PrimaryNetworkBlock:
         """Return a block, by its height or its hash."""
         ...
@@ -350,13 +291,7 @@ class PrimaryNetwork(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks."""
         ...
@@ -380,13 +315,7 @@ class PrimaryNetwork(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkBlock]:
         """Walk the latest blocks that a node proposed."""
         ...
@@ -407,13 +336,7 @@ class PrimaryNetwork(Group):
         blockchain_id: XChainId,
         *,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[XChainVertex]:
         """Walk the latest vertices of the X-Chain."""
         ...
@@ -422,14 +345,7 @@ class PrimaryNetwork(Group):
         Route("/v1/networks/{network}/blockchains/{blockchainId}/vertices/{vertexHash}", weight="medium")
     )
     async def vertex(
-        self,
-        network: Network,
-        blockchain_id: XChainId,
-        vertex_hash: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, blockchain_id: XChainId, vertex_hash: str, **options: Unpack[ResourceOptions]
     ) -> XChainVertex:
         """Return a vertex of the X-Chain."""
         ...
@@ -454,27 +370,14 @@ class PrimaryNetwork(Group):
         vertex_height: Annotated[int, Bounds(0)],
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[XChainVertex]:
         """Walk the vertices of the X-Chain at a height."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
     async def asset(
-        self,
-        network: Network,
-        blockchain_id: XChainId,
-        asset_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, blockchain_id: XChainId, asset_id: str, **options: Unpack[ResourceOptions]
     ) -> XChainAsset:
         """Return an asset of the X-Chain."""
         ...
@@ -499,13 +402,7 @@ class PrimaryNetwork(Group):
         start_timestamp: Timestamp | None = None,
         end_timestamp: Timestamp | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[XChainTransaction]:
         """Walk the transactions of an asset of the X-Chain."""
         ...
@@ -514,17 +411,7 @@ class PrimaryNetwork(Group):
         Route("/v1/networks/{network}/addresses:listChainIds", "addresses", key=("address",), weight="xl")
     )
     def chain_ids(
-        self,
-        network: Network,
-        *,
-        addresses: Texts,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, *, addresses: Texts, **options: Unpack[ListOptions]
     ) -> Pages[AddressChainIds]:
         """Walk some addresses, with the chains that each is active on."""
         ...
@@ -546,26 +433,14 @@ class PrimaryNetwork(Group):
         *,
         sort_order: SortOrder | None = None,
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Blockchain]:
         """Walk the blockchains."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
     async def blockchain(
-        self,
-        network: Network,
-        blockchain_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, network: Network, blockchain_id: str, **options: Unpack[ResourceOptions]
     ) -> Blockchain:
         """Return a blockchain."""
         ...
@@ -587,27 +462,13 @@ class PrimaryNetwork(Group):
         *,
         sort_order: SortOrder | None = None,
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Subnet]:
         """Walk the subnets."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
-    async def subnet(
-        self,
-        network: Network,
-        subnet_id: str,
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
-    ) -> Subnet:
+    async def subnet(self, network: Network, subnet_id: str, **options: Unpack[ResourceOptions]) -> Subnet:
         """Return a subnet."""
         ...
 
@@ -632,13 +493,7 @@ class PrimaryNetwork(Group):
         max_uptime_performance: Annotated[float, Bounds(0, 100)] | None = None,
         subnet_id: str | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Validator]:
         """Walk the validators."""
         ...
@@ -659,13 +514,7 @@ class PrimaryNetwork(Group):
         validation_status: ValidationStatusType | None = None,
         sort_order: SortOrder | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Validator]:
         """Walk the validation periods of a node."""
         ...
@@ -680,13 +529,7 @@ class PrimaryNetwork(Group):
         delegation_status: DelegationStatusType | None = None,
         node_ids: Texts | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Delegator]:
         """Walk the delegators."""
         ...
@@ -709,13 +552,7 @@ class PrimaryNetwork(Group):
         node_id: str | None = None,
         subnet_id: str | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[L1Validator]:
         """Walk the validators of L1s."""
         ...

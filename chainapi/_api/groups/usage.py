@@ -3,15 +3,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi._paging.ranges import Ranged
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import ChainId, PageSize, Timestamp
     from chainapi.models import ApiLog, PrimaryNetworkRpcUsage, SubnetRpcUsage, UsageMetrics
     from chainapi.models.enums import (
@@ -44,9 +44,7 @@ class Usage(Group):
         request_type: RequestType | None = None,
         api_key_id: str | None = None,
         request_path: str | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> UsageMetrics:
         """Return the usage of the Data API, by interval."""
         ...
@@ -73,13 +71,7 @@ class Usage(Group):
         api_key_id: str | None = None,
         request_path: str | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[ApiLog]:
         """Walk the log of requests to the Data API."""
         ...
@@ -96,9 +88,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> SubnetRpcUsage:
         """Return the usage of the RPC of subnets."""
         ...
@@ -115,9 +105,7 @@ class Usage(Group):
         response_code: int | None = None,
         rpc_method: str | None = None,
         rl_bypass_api_token: str | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> SubnetRpcUsage:
         """Return the usage of the RPC of subnets; deprecated."""
         ...
@@ -137,9 +125,7 @@ class Usage(Group):
         continent: str | None = None,
         user_agent: str | None = None,
         rpc_method: str | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> PrimaryNetworkRpcUsage:
         """Return the usage of the RPC of the Primary Network."""
         ...

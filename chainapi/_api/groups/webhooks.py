@@ -4,15 +4,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 from chainapi._api.binding import Group, endpoint
 from chainapi._api.routes import Route
-from chainapi._paging.checkpoint import Checkpoint
-from chainapi._paging.pages import OnInvalid, Pages
+from chainapi._paging.pages import Pages
 from chainapi.core.idempotency import Idempotency
 
 if TYPE_CHECKING:
+    from chainapi._api.options import ListOptions, ResourceOptions
     from chainapi._api.parameters import REPEATED, WHOLE_BODY, PageSize, Wire
     from chainapi.models import EvmAddressWebhook, SharedSecret, Webhook, WebhookRequest
     from chainapi.models.enums import WebhookStatus
@@ -29,25 +29,14 @@ class Webhooks(Group):
         *,
         status: WebhookStatus | None = None,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[Webhook]:
         """Walk the webhooks."""
         ...
 
     @endpoint(Route("/v1/webhooks/{id}", weight="small"))
     async def get(
-        self,
-        webhook_id: Annotated[str, Wire("id")],
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, webhook_id: Annotated[str, Wire("id")], **options: Unpack[ResourceOptions]
     ) -> Webhook:
         """Return a webhook."""
         ...
@@ -62,21 +51,13 @@ class Webhooks(Group):
         webhook_id: Annotated[str, Wire("id")],
         *,
         page_size: PageSize | None = 100,
-        resume: Checkpoint | None = None,
-        page_token: str | None = None,
-        on_invalid: OnInvalid = "raise",
-        prefetch: int = 0,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ListOptions],
     ) -> Pages[str]:
         """Walk the addresses that a webhook watches."""
         ...
 
     @endpoint(Route("/v1/webhooks:getSharedSecret", weight="small"))
-    async def shared_secret(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> SharedSecret:
+    async def shared_secret(self, **options: Unpack[ResourceOptions]) -> SharedSecret:
         """Return the secret that signs the webhooks' calls."""
         ...
 
@@ -90,12 +71,7 @@ class Webhooks(Group):
         )
     )
     async def create(
-        self,
-        webhook: Annotated[WebhookRequest, WHOLE_BODY],
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, webhook: Annotated[WebhookRequest, WHOLE_BODY], **options: Unpack[ResourceOptions]
     ) -> Webhook:
         """Create a webhook."""
         ...
@@ -120,9 +96,7 @@ class Webhooks(Group):
         status: WebhookStatus | None = None,
         include_internal_txs: bool | None = None,
         include_logs: bool | None = None,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> Webhook:
         """Change the given fields of a webhook, and return it."""
         ...
@@ -137,12 +111,7 @@ class Webhooks(Group):
         )
     )
     async def deactivate(
-        self,
-        webhook_id: Annotated[str, Wire("id")],
-        *,
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        self, webhook_id: Annotated[str, Wire("id")], **options: Unpack[ResourceOptions]
     ) -> Webhook | None:
         """Deactivate a webhook, and return it; None if a lost attempt before did it."""
         ...
@@ -162,9 +131,7 @@ class Webhooks(Group):
         webhook_id: Annotated[str, Wire("id")],
         *,
         addresses: Annotated[Sequence[str], REPEATED],
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> EvmAddressWebhook:
         """Add addresses to a webhook of an EVM chain, and return it."""
         ...
@@ -184,9 +151,7 @@ class Webhooks(Group):
         webhook_id: Annotated[str, Wire("id")],
         *,
         addresses: Annotated[Sequence[str], REPEATED],
-        priority: int | None = None,
-        deadline: float | None = None,
-        tag: str | None = None,
+        **options: Unpack[ResourceOptions],
     ) -> EvmAddressWebhook | None:
         """Remove addresses from a webhook of an EVM chain, and return it."""
         ...
@@ -200,8 +165,6 @@ class Webhooks(Group):
             lookup="data.webhooks.shared_secret",
         )
     )
-    async def rotate_shared_secret(
-        self, *, priority: int | None = None, deadline: float | None = None, tag: str | None = None
-    ) -> SharedSecret:
+    async def rotate_shared_secret(self, **options: Unpack[ResourceOptions]) -> SharedSecret:
         """Replace the secret that signs the webhooks' calls, and return the new one."""
         ...
