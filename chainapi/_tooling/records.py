@@ -293,8 +293,6 @@ def module_text(docstring: str, texts: Mapping[str, str], others: Mapping[str, I
         "from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Float, Int",
         "from chainapi.models.unions import Unknown, register_union",
         "",
-        f"__all__ = {sorted(texts)}",
-        "",
         "",
         body,
     ]

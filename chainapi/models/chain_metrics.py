@@ -11,17 +11,6 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT, Float, Int
 from chainapi.models.timestamps import UTCDatetime
 
-__all__ = [
-    "IcmPoint",
-    "IcmRollingWindow",
-    "IcmSummary",
-    "MetricsChain",
-    "RankedAddress",
-    "RankedAddresses",
-    "RollingWindow",
-    "RollingWindowMetrics",
-]
-
 
 class MetricsChain(Record, frozen=True, kw_only=True):
     """A metrics chain."""

@@ -11,19 +11,6 @@ from chainapi.models.records import Record
 from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import UTCDatetime
 
-__all__ = [
-    "AggregatedSignatures",
-    "AvaxSupply",
-    "ChainInfo",
-    "ExportMetadata",
-    "HealthCheck",
-    "HealthIndicator",
-    "Money",
-    "NetworkToken",
-    "Operation",
-    "UtilityAddresses",
-]
-
 
 class HealthIndicator(Record, frozen=True, kw_only=True):
     """A health indicator."""

@@ -12,52 +12,6 @@ from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import OptionalUTCDatetime, UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
-__all__ = [
-    "AddressChains",
-    "AddressTransaction",
-    "AddressTransactionV2",
-    "CollectibleBalance",
-    "Contract",
-    "ContractDeployment",
-    "ContractMethod",
-    "Erc20Contract",
-    "Erc20Token",
-    "Erc20TokenBalance",
-    "Erc20TokenV2",
-    "Erc20Transfer",
-    "Erc20TransferDetails",
-    "Erc20TransferDetailsV2",
-    "Erc721Contract",
-    "Erc721Token",
-    "Erc721TokenBalance",
-    "Erc721TokenMetadata",
-    "Erc721Transfer",
-    "Erc721TransferDetails",
-    "Erc1155Contract",
-    "Erc1155Token",
-    "Erc1155TokenBalance",
-    "Erc1155TokenMetadata",
-    "Erc1155Transfer",
-    "Erc1155TransferDetails",
-    "EvmBlock",
-    "EvmTransaction",
-    "FullNativeTransaction",
-    "ImageAsset",
-    "InternalTransaction",
-    "InternalTransactionDetails",
-    "NativeBalance",
-    "NativeTokenBalance",
-    "NativeTransaction",
-    "NetworkTokenDetails",
-    "NftToken",
-    "PricingProviders",
-    "ResourceLink",
-    "RichAddress",
-    "TeleporterMessageInfo",
-    "Transfer",
-    "UnknownContract",
-]
-
 
 class EvmBlock(Record, frozen=True, kw_only=True):
     """An EVM block."""

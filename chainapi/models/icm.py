@@ -12,21 +12,6 @@ from chainapi.models.schema import AS_TEXT, Int
 from chainapi.models.timestamps import UTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
-__all__ = [
-    "DeliveredIcmMessage",
-    "DeliveredSourceNotIndexedIcmMessage",
-    "DeliveredSourceNotIndexedTeleporterMessage",
-    "DeliveredTeleporterMessage",
-    "IcmDestinationTransaction",
-    "IcmMessage",
-    "IcmReceipt",
-    "IcmReward",
-    "IcmSourceTransaction",
-    "PendingIcmMessage",
-    "PendingTeleporterMessage",
-    "TeleporterMessage",
-]
-
 
 class IcmReceipt(Record, frozen=True, kw_only=True):
     """An ICM receipt."""

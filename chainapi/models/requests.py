@@ -15,35 +15,6 @@ from chainapi.models.webhooks import (
     ValidatorWebhookMetadata,
 )
 
-__all__ = [
-    "AllTimeErc20BalanceQuery",
-    "AllTimeNativeBalanceQuery",
-    "AllTimeNftHoldersQuery",
-    "AllTimeStarsArenaBalanceQuery",
-    "AnyTimeErc20BalanceQuery",
-    "AnyTimeNativeBalanceQuery",
-    "AnyTimeNftHoldersQuery",
-    "AnyTimeStarsArenaBalanceQuery",
-    "CompositeSubquery",
-    "DateRangeErc20MinBalance",
-    "DateRangeMinBalance",
-    "DateRangeStarsArenaMinBalance",
-    "EvmAddressWebhookRequest",
-    "EvmExportOptions",
-    "EvmTransactionExport",
-    "LatestBalanceQuery",
-    "LatestMinBalance",
-    "LatestStarsArenaBalanceQuery",
-    "LatestStarsArenaMinBalance",
-    "NftHoldersRange",
-    "PrimaryNetworkAddressWebhookRequest",
-    "PrimaryNetworkExportOptions",
-    "PrimaryNetworkTransactionExport",
-    "TransactionExportRequest",
-    "ValidatorWebhookRequest",
-    "WebhookRequest",
-]
-
 
 class EvmExportOptions(Record, frozen=True, kw_only=True):
     """EVM export options."""

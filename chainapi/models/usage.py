@@ -10,18 +10,6 @@ from chainapi.models.records import Record
 from chainapi.models.schema import Float, Int
 from chainapi.models.timestamps import UTCDatetime
 
-__all__ = [
-    "ApiLog",
-    "ApiLogMetadata",
-    "PrimaryNetworkRpcUsage",
-    "RpcUsageMetric",
-    "RpcUsageValue",
-    "SubnetRpcUsage",
-    "UsageMetric",
-    "UsageMetrics",
-    "UsageValue",
-]
-
 
 class UsageValue(Record, frozen=True, kw_only=True):
     """A usage value."""

@@ -11,30 +11,6 @@ from chainapi.models.schema import AS_TEXT, NOT_SHOWN, Int
 from chainapi.models.timestamps import OptionalUTCDatetime
 from chainapi.models.unions import Unknown, register_union
 
-__all__ = [
-    "AccessListEntry",
-    "AddressActivity",
-    "AddressActivityEvent",
-    "BalanceThresholdFilter",
-    "EvmAddressWebhook",
-    "EvmAddressWebhookMetadata",
-    "PrimaryNetworkAddressSubEvents",
-    "PrimaryNetworkAddressWebhook",
-    "PrimaryNetworkAddressWebhookMetadata",
-    "SharedSecret",
-    "ValidatorSubEvents",
-    "ValidatorWebhook",
-    "ValidatorWebhookMetadata",
-    "Webhook",
-    "WebhookErcToken",
-    "WebhookErcTransfer",
-    "WebhookEvent",
-    "WebhookInternalTransaction",
-    "WebhookLog",
-    "WebhookNetworkToken",
-    "WebhookTransaction",
-]
-
 
 class EvmAddressWebhookMetadata(Record, frozen=True, kw_only=True):
     """EVM address webhook metadata."""
