@@ -97,8 +97,8 @@ def test_tests_of_the_docs_pass(pytester: pytest.Pytester, monkeypatch: pytest.M
     with served(Simulator(seed=1)) as variables, monkeypatch.context() as patch:
         for name, value in variables.items():
             patch.setenv(name, value)
-        pytester.runpytest_inprocess("--chainapi-record=once").assert_outcomes(passed=tests)
-    pytester.runpytest_inprocess().assert_outcomes(passed=tests)
+        pytester.runpytest_subprocess("--chainapi-record=once").assert_outcomes(passed=tests)
+    pytester.runpytest_subprocess().assert_outcomes(passed=tests)
 
 
 def run_commands(page: str) -> tuple[str, str]:
