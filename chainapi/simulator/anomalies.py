@@ -127,8 +127,10 @@ class Injector:
     passes: int = 0
     answers: int = 0
     _draw: Draw = field(init=False)
+    _place: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._place = repr((self.seed, self.match.segments))
         self._draw = Draw(self.seed, "anomalies", *self.match.segments)
 
     def begin(self) -> int:
@@ -142,7 +144,7 @@ class Injector:
         span = anomalies.ties * anomalies.equal
         low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
         version, rows = self._version(walk, answer), view.source
-        source = AnomalousRows(rows.size, rows, self, walk, version, low, high)
+        source = AnomalousRows(rows.size, rows, self, walk, version, low, math.inf if high is None else high)
         ascending = view.ascending != (anomalies.order == "ascending")
         return evolve(view, source=source, low=low, high=high, ascending=ascending)
 
@@ -156,30 +158,18 @@ class Injector:
         row: Row = self.inject(resource, 0, self._version(self.answers - 1, self.answers - 1))
         return row
 
-    def order(self, size: int, walk: int, start: int, stop: int, within: tuple[int, float]) -> list[int]:
-        """Return the row numbers at the positions `start` to `stop - 1` in a pass.
+    def number(self, position: int, size: int, walk: int, low: int, high: float) -> int:
+        """Return the number of the row at a position in a pass.
 
         The oldest row comes first. The list has `size` rows at the beginning; those that are added later
-        stand at the head, newest first. `within` is the part of the list that a query selects: the first
-        row's number, where its positions begin, and the number after the last row.
+        stand at the head, newest first. A query selects the rows `low` to `high - 1`.
         """
         order, moved = self.anomalies.order, self.anomalies.moved if walk else 0.0
-        if order in ("descending", "ascending") and not moved:
-            return list(range(start, stop))
-        low, high = within
-        seed, rows = repr((self.seed, self.match.segments)), list[int]()
-        while start < min(stop, size):
-            first = start - start % RUN
-            behind = min(first + RUN, size)
-            run = [
-                row
-                for row in _run(seed, order, moved, walk if moved else 0, first, behind)
-                if low <= row < high
-            ]
-            position = max(first, low)
-            rows += run[start - position : stop - position]
-            start = behind
-        return rows + list(range(max(start, size), stop))
+        if position >= size or (order in ("descending", "ascending") and not moved):
+            return position
+        first = position - position % RUN
+        run = _run(self._place, order, moved, walk if moved else 0, first, min(first + RUN, size), low, high)
+        return run[position - max(first, low)]
 
     def replay(self, row: Any, number: int, source: Rows) -> None:
         """Give a transaction the hash of one on another chain, in a list over all chains."""
@@ -188,7 +178,7 @@ class Injector:
         if of_one_chain or not isinstance(row, dict) or not {"chainId", "txHash"} <= row.keys():
             return
         first = number - number % (replays * each)
-        row["txHash"] = source.rows(first, first + 1)[0]["txHash"]
+        row["txHash"] = source.row(first)["txHash"]
         row["chainId"] = str(self.chains[number // each % replays])
 
     def inject(self, row: Any, number: int, version: int | None) -> Any:
@@ -234,21 +224,17 @@ class AnomalousRows(Rows):
     walk: int
     version: int | None
     low: int
-    high: int | None
+    high: float
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows at the positions `stop - 1` down to `start`."""
-        within = self.low, math.inf if self.high is None else self.high
-        numbers = self.injector.order(self.size, self.walk, start, stop, within)
-        return [self._row(number) for number in reversed(numbers)]
-
-    def _row(self, number: int) -> Row:
+    def row(self, number: int) -> Row:
+        """Return the row at a position."""
+        number = self.injector.number(number, self.size, self.walk, self.low, self.high)
         anomalies = self.injector.anomalies
         number -= number % anomalies.equal
-        row = copy.deepcopy(self.source.rows(number, number + 1)[0])
+        row = copy.deepcopy(self.source.row(number))
         tied = number - number % (anomalies.equal * anomalies.ties)
         if tied != number:
-            _tie(row, *self.source.rows(tied, tied + 1))
+            _tie(row, self.source.row(tied))
         if anomalies.replays > 1:
             self.injector.replay(row, number, self.source)
         injected: Row = self.injector.inject(row, number, self.version)
@@ -256,8 +242,10 @@ class AnomalousRows(Rows):
 
 
 @lru_cache(maxsize=64)
-def _run(seed: str, order: str, moved: float, walk: int, first: int, behind: int) -> tuple[int, ...]:
-    """Return the rows `first` to `behind - 1` in the order of a pass."""
+def _run(
+    seed: str, order: str, moved: float, walk: int, first: int, behind: int, low: int, high: float
+) -> list[int]:
+    """Return the selected rows of `first` to `behind - 1` in the order of a pass."""
     rows = list(range(first, behind))
     random = Random(f"{seed} order {first}")  # noqa: S311 - a simulation is to be repeatable, not secret
     if order == "shuffled":
@@ -265,14 +253,14 @@ def _run(seed: str, order: str, moved: float, walk: int, first: int, behind: int
     elif order == "swapped":
         _swap(rows, random)
     if not moved:
-        return tuple(rows)
+        return [row for row in rows if low <= row < high]
     random = Random(f"{seed} moved {first} {walk}")  # noqa: S311
     moving = [random.random() < moved for _ in rows]
     resting = [row for row, moves in zip(rows, moving, strict=True) if not moves]
     for row, moves in zip(rows, moving, strict=True):
         if moves:
             resting.insert(random.randrange(len(resting) + 1), row)
-    return tuple(resting)
+    return [row for row in resting if low <= row < high]
 
 
 def _swap(rows: list[int], random: Random) -> None:

@@ -7,7 +7,7 @@ names of the fields, see `values`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
@@ -16,9 +16,8 @@ from attrs import frozen
 
 from chainapi.models.schema import Field, Type, fields_of, type_of
 from chainapi.models.unions import Tag
-from chainapi.simulator.rows import Draw, Row, Rows
-from chainapi.simulator.sources import DAY
-from chainapi.simulator.values import Context, Factory, is_text, scalar
+from chainapi.simulator.rows import DAY, Draw, Row, Rows
+from chainapi.simulator.values import Context, Factory, value_of
 
 __all__ = ["Generated", "factory"]
 
@@ -40,6 +39,8 @@ ALWAYS: Mapping[str, frozenset[str]] = {
 }
 # Two names of one network: a field repeats the one that it lists.
 SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
+# Seeded for each row: a new generator would be seeded twice.
+_RANDOM = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
 
 
 @frozen(cache_hash=True)
@@ -65,23 +66,18 @@ class Generated(Rows):
     chains: tuple[int, ...]
     echoes: tuple[tuple[str, str], ...]
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return [self.make(context) for context in self.contexts(start, stop)]
+    def row(self, number: int) -> Row:
+        """Return a row."""
+        row: Row = self.make(self.context(number))
+        return row
 
-    def contexts(self, start: int, stop: int) -> Iterator[Context]:
-        """Yield the contexts of the rows `stop - 1` down to `start`.
-
-        Each is valid until the next one.
-        """
+    def context(self, number: int) -> Context:
+        """Return the context of a row, valid until the next one."""
+        _RANDOM.seed(self.draw(number))
+        time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
-        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
-        context = Context(random, 0, 0, self.chains, echoes, shared)
-        for number in range(stop - 1, start - 1, -1):
-            random.seed(self.draw(number))  # a new generator would be seeded twice
-            context.begin(number, (self.epoch // self.step - (self.size - 1 - number)) * self.step)
-            yield context
+        return Context(_RANDOM, number, time, self.chains, echoes, shared)
 
 
 # From types to factories
@@ -114,7 +110,7 @@ def _factory(
         case _ if of.choices:
             return lambda context: context.one_of(of.choices)
         case _:
-            return scalar(of.kind, name, owner)
+            return value_of(of, name, owner)
 
 
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
@@ -166,7 +162,7 @@ def _echo(field: Field) -> Callable[[str], Any] | None:
     """Return the function that makes a field from a value of the request, or None."""
     of = field.type.members[0] if field.type.members else field.type
     if of.kind == "integer":
-        convert: Callable[[str], Any] = str if is_text(field.wire) else int
+        convert: Callable[[str], Any] = str if of.as_text else int
         return lambda text: convert(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
     if of.kind != "text":
         return None
@@ -189,7 +185,7 @@ def _list(make: Factory) -> Factory:
 
 def _mapping(of: Type) -> Factory:
     if of.item.kind == "any":  # BLS credentials, the only objects without a type
-        key, proof = scalar("text", "publicKey", None), scalar("text", "proofOfPossession", None)
+        key, proof = factory(str, "publicKey"), factory(str, "proofOfPossession")
         return lambda context: {"publicKey": key(context), "proofOfPossession": proof(context)}
     make = _factory(of.item, "", outer=False)
     return lambda context: {"database": make(context)}

@@ -17,10 +17,9 @@ from chainapi.models.unions import wire_name
 from chainapi.simulator.factories import Generated, factory
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import Draw, Fixed, Row, View
+from chainapi.simulator.rows import DAY, Draw, Fixed, Row, View
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.sources import (
-    DAY,
     Blocks,
     Points,
     Transactions,
@@ -181,7 +180,7 @@ def _blocks(lookup: Lookup) -> View:
 @_handles("data.evm.block")
 def _block(lookup: Lookup) -> Row:
     blocks, number = _find_block(lookup)
-    (row,) = blocks.rows(number, number + 1)
+    row = blocks.row(number)
     name = lookup.match.values["blockId"]
     return row if name.isdecimal() else {**row, "blockHash": name}
 
@@ -296,7 +295,7 @@ def _generated(lookup: Lookup) -> View | Row:
 
 def _generated_resource(lookup: Lookup) -> Row:
     check_path(lookup.match, lookup.settings.chains)
-    row: Row = _generated_rows(lookup, 1, lookup.checked()).rows(0, 1)[0]
+    row: Row = _generated_rows(lookup, 1, lookup.checked()).row(0)
     return row
 
 
@@ -313,8 +312,7 @@ def _generated_list(lookup: Lookup) -> View:
     def page_fields(added: int) -> Row:
         if not fields:
             return {}
-        newest = rows.size - 1 + added
-        (context,) = rows.contexts(newest, newest + 1)
+        context = rows.context(rows.size - 1 + added)
         return {name: make(context) for name, make in fields.items()}
 
     low, high = _bounds(values, rows.size, rows.epoch, rows.step)

@@ -22,7 +22,7 @@ from attrs import define, evolve, frozen
 from chainapi.simulator.anomalies import Injector
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.quota import TOLERANCE
-from chainapi.simulator.rows import Row, Rows, View
+from chainapi.simulator.rows import Row, Rows, View, encode
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.traffic import Stats
 from chainapi.simulator.validation import HTTPError, whole_number
@@ -137,7 +137,8 @@ class _Names:
 @lru_cache(512)
 def _encoded(source: Rows, start: int, stop: int, ascending: bool) -> msgspec.Raw:
     """Return the rows of a page as JSON."""
-    return msgspec.Raw(source.encoded(start, stop, ascending=ascending))
+    rows = source.rows(start, stop)
+    return msgspec.Raw(encode(rows[::-1] if ascending else rows))
 
 
 class Pages:

@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["Draw", "Fixed", "Row", "Rows", "View", "encode"]
+__all__ = ["DAY", "Draw", "Fixed", "Row", "Rows", "View", "encode"]
+
+DAY = 86_400
 
 Row: TypeAlias = dict[str, Any]
 
@@ -33,13 +35,12 @@ class Rows(ABC):
     size: int
 
     @abstractmethod
+    def row(self, number: int) -> Any:
+        """Return a row."""
+
     def rows(self, start: int, stop: int) -> list[Any]:
         """Return the rows `stop - 1` down to `start`, newest first."""
-
-    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
-        """Return the same rows as a JSON array, oldest first if `ascending`."""
-        rows = self.rows(start, stop)
-        return encode(rows[::-1] if ascending else rows)
+        return [self.row(number) for number in range(stop - 1, start - 1, -1)]
 
 
 class Fixed(Rows):
@@ -49,9 +50,9 @@ class Fixed(Rows):
         self._rows = rows
         self.size: int = len(rows)
 
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return list(self._rows[self.size - stop : self.size - start])
+    def row(self, number: int) -> Any:
+        """Return a row."""
+        return self._rows[self.size - 1 - number]
 
 
 @frozen

@@ -6,17 +6,15 @@ Each row is computed from the seed and its number alone.
 from __future__ import annotations
 
 from hashlib import blake2b
-from itertools import pairwise
 from math import pi, sin
 from struct import unpack_from
 
 from attrs import frozen
 
 from chainapi.simulator.names import METHODS, TESTNETS, chain_names, identifier
-from chainapi.simulator.rows import Draw, Row, Rows
+from chainapi.simulator.rows import DAY, Draw, Row, Rows
 
 __all__ = [
-    "DAY",
     "Blocks",
     "Points",
     "Transactions",
@@ -25,7 +23,6 @@ __all__ = [
     "metrics_chain_record",
 ]
 
-DAY = 86_400
 BLOCK_SECONDS = 2
 SEARCHED = 1_000  # blocks in which a hash is searched
 BASE_FEE = 25_000_000_000
@@ -64,22 +61,15 @@ class Points(Rows):
     scale: int | None = None
     cumulative: bool = False
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the points `stop - 1` down to `start`, newest first."""
-        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
-        drawn = b"".join(map(self.draw, range(start // WORDS, -(-stop // WORDS))))
-        words = unpack_from(f"<{stop - start}I", drawn, start % WORDS * 4)
-        first = self.epoch // self.step - (self.size - 1)
-        points = [
-            self._point(number, (first + number) * self.step, word / 2**32, level)
-            for number, word in enumerate(words, start)
-        ]
-        return points[::-1]
-
-    def _point(self, number: int, time: int, noise: float, level: float) -> Row:
+    def row(self, number: int) -> Row:
+        """Return a point."""
+        time = (self.epoch // self.step - (self.size - 1) + number) * self.step
+        word: int = unpack_from("<I", self.draw(number // WORDS), number % WORDS * 4)[0]
+        noise = word / 2**32
         if self.cumulative:
             scale = self.scale or 1
             return {"timestamp": time, "value": number * scale + int(noise * scale)}
+        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         value = level * (_RHYTHM[time // DAY % len(_RHYTHM)] + 0.4 * (noise - 0.5))
         return {"timestamp": time, "value": int(value * self.scale) if self.scale else round(value, 2)}
 
@@ -164,13 +154,9 @@ class Blocks(Rows):
         """Return the hash of block `number`."""
         return "0x" + self.draw(number)[:32].hex()
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the blocks `stop - 1` down to `start`, newest first."""
-        drawn = [self.draw(number) for number in range(start - 1, stop)]
-        pairs = zip(range(start, stop), pairwise(drawn), strict=True)
-        return [self._block(number, before, own) for number, (before, own) in pairs][::-1]
-
-    def _block(self, number: int, before: bytes, own: bytes) -> Row:
+    def row(self, number: int) -> Row:
+        """Return a block."""
+        before, own = self.draw(number - 1), self.draw(number)
         transactions = 2 + own[63] % 3 - before[63] % 3  # the difference of both totals
         gas = transactions and transactions * 21_000 + int.from_bytes(own[32:35], "little") % 180_000
         return {
@@ -200,11 +186,6 @@ class Transactions(Rows):
     size: int
     draw: Draw
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the transactions `stop - 1` down to `start`, newest first."""
-        shift = self._shift
-        return [self._transaction(number, number + shift) for number in range(stop - 1, start - 1, -1)]
-
     def span(self, block: int) -> tuple[int, int]:
         """Return the numbers of a block's first transaction and of the next block's."""
         return self.blocks.total(block - 1) - self._shift, self.blocks.total(block) - self._shift
@@ -213,10 +194,12 @@ class Transactions(Rows):
     def _shift(self) -> int:
         return self.blocks.total(self.blocks.size - 1) - self.size
 
-    def _transaction(self, number: int, position: int) -> Row:
+    def row(self, number: int) -> Row:
+        """Return a transaction."""
         # The block is the first one whose total exceeds the position on the chain. It is one of two, because
         # the total of block n lies between 2n and 2n + 2.
-        blocks, block = self.blocks, position // 2
+        blocks, position = self.blocks, number + self._shift
+        block = position // 2
         if blocks.total(block) <= position:
             block += 1
         drawn = self.draw(number)

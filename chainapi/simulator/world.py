@@ -32,9 +32,8 @@ from chainapi.simulator.handlers import GROWS_NOT
 from chainapi.simulator.matching import Match, Segments, first_segment, match_path
 from chainapi.simulator.pages import Listing, Pages
 from chainapi.simulator.quota import Quota
-from chainapi.simulator.rows import Row, encode
+from chainapi.simulator.rows import DAY, Row, encode
 from chainapi.simulator.settings import Settings
-from chainapi.simulator.sources import DAY
 from chainapi.simulator.traffic import Exchange, Stats
 from chainapi.simulator.validation import HTTPError, check_path, checked_body, parameters_of, read_body
 from chainapi.simulator.writes import created
