@@ -26,7 +26,7 @@ from attrs import define, field
 
 from chainapi._config import Provider
 from chainapi.simulator.anomalies import Anomalies
-from chainapi.simulator.calls import Post, WebhookCall, send_calls
+from chainapi.simulator.calls import Post, WebhookCall, calls_of, send_calls
 from chainapi.simulator.faults import Fault
 from chainapi.simulator.memory import Line, MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
@@ -207,7 +207,7 @@ class Simulator(Settings):
         call in seconds, so that calls do not arrive in order. Raises ValueError for a webhook that gets no
         calls: it is inactive, or its events are not documented.
         """
-        calls = self._world.contents.webhook_calls(webhook_id, events=events, doubled=doubled, late=late)
+        calls = calls_of(self._world.state, webhook_id, events=events, doubled=doubled, late=late)
         await send_calls(calls, post)
         return calls
 

@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import lru_cache
 from http import HTTPStatus
 from random import Random
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import define
@@ -28,14 +28,20 @@ from chainapi._http.message import Request, Response
 from chainapi.simulator.anomalies import with_malformed_row
 from chainapi.simulator.contents import Contents, units_at
 from chainapi.simulator.faults import Broken, Fault, Schedule
-from chainapi.simulator.handlers import GROWS_NOT
 from chainapi.simulator.matching import Match, Segments, first_segment, match_path
 from chainapi.simulator.pages import Listing, Pages
 from chainapi.simulator.quota import Quota
 from chainapi.simulator.rows import DAY, Row, encode
 from chainapi.simulator.settings import Settings
+from chainapi.simulator.state import State
 from chainapi.simulator.traffic import Exchange, Stats
-from chainapi.simulator.validation import HTTPError, check_path, checked_body, parameters_of, read_body
+from chainapi.simulator.validation import (
+    HTTPError,
+    check_path,
+    checked_body,
+    parameters_of,
+    read_body,
+)
 from chainapi.simulator.writes import created
 
 __all__ = ["Answer", "Call", "World"]
@@ -106,7 +112,8 @@ class World:
         self.settings = settings
         self.log = log
         self.stats: Stats = Stats()
-        self.contents: Contents = Contents(settings)
+        self.state: State = State(settings)
+        self.contents: Contents = Contents(self.state)
         self._pages = Pages(settings, self.stats)
         self._schedule = Schedule(settings.seed)
         self._quotas: defaultdict[object, Quota] = defaultdict(Quota)
@@ -136,7 +143,7 @@ class World:
 
     def answer(self, call: Call, now: float) -> Answer:
         """Return the answer to a request that arrives now."""
-        self.contents.begin(now)
+        self.state.begin(now)
         self.stats.requests += 1
         answer = self._answer(call, now, self._fault(call))
         if call.exchange is not None:
@@ -161,12 +168,7 @@ class World:
         A path is written like ``/v1/chains/43114/blocks``. Raises ValueError for a path without a list that
         can grow.
         """
-        match = self._list_at(path)
-        if match.name in GROWS_NOT or count < 0:
-            raise ValueError(
-                f"cannot insert {count} rows at {path!r}: give a list that grows, 0 rows or more"
-            )
-        self.contents.insert(match, count)
+        self.state.insert(self._list_at(path), count)
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
         """Return all rows that a query selects from the list at `path`, in page order.
@@ -177,7 +179,7 @@ class World:
         """
         match = self._list_at(path)
         if now is not None:
-            self.contents.begin(now)
+            self.state.begin(now)
         try:
             return self.contents.listing(match, query).rows()
         except HTTPError as error:
@@ -271,13 +273,11 @@ class World:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         if match is None:
             raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.segments[1:]])}")
-        status, parameters = 200, call.parameters
+        status, parameters = 200, dict[str, Any](call.parameters)
         if method != "GET":
             body = checked_body(match, read_body(call.request.body))
             status = 201 if created(match.name, method) else 200
-            if not match.endpoint.reads:
-                return status, self.contents.write(match, body)
-            parameters = parameters | parameters_of(call.request.body)
+            parameters = parameters | parameters_of(call.request.body) if match.endpoint.reads else body
         found = self.contents.find(match, parameters)
         return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
 
