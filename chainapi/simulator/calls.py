@@ -58,7 +58,7 @@ def calls_of(state: State, name: str, *, events: int, doubled: float, late: floa
     for number in range(events):
         message_id = str(UUID(int=random.getrandbits(128), version=4))
         known = {"webhookId": str(webhook["id"]), "messageId": message_id, "chainId": str(webhook["chainId"])}
-        context = Context(random, number, time, (), known, {"chainId": known["chainId"]})
+        context = Context(state.settings.seed, random, number, time, (), known, {"chainId": known["chainId"]})
         event = make(context)
         event["event"]["transaction"]["to"] = random.choice(watched)
         # Canonical as it is (RFC 8785): the event has neither fractions nor names that are not ASCII.

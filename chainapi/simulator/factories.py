@@ -35,6 +35,7 @@ ALWAYS: Mapping[str, frozenset[str]] = {
     "NetworkToken": frozenset({"name", "symbol", "decimals"}),
     "ChainInfo": frozenset(
         {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
+        | {"platformChainId", "subnetId", "enabledFeatures"}
     ),
 }
 # Two names of one network: a field repeats the one that it lists.
@@ -52,6 +53,7 @@ class Generated(Rows):
         size: number of rows that the list has at the beginning.
         epoch: Unix time in seconds of the newest of them.
         step: seconds between two rows.
+        seed: seed of the simulator.
         draw: random bytes of each row.
         chains: the chain ids that exist.
         echoes: values of the request that the rows repeat, as pairs of a field and its text.
@@ -62,6 +64,7 @@ class Generated(Rows):
     size: int
     epoch: int
     step: int
+    seed: int
     draw: Draw
     chains: tuple[int, ...]
     echoes: tuple[tuple[str, str], ...]
@@ -77,7 +80,7 @@ class Generated(Rows):
         time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
-        return Context(_RANDOM, number, time, self.chains, echoes, shared)
+        return Context(self.seed, _RANDOM, number, time, self.chains, echoes, shared)
 
 
 # From types to factories

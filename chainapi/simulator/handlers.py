@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
+from random import Random
 from typing import Any, TypeVar
 
 from attrs import evolve
@@ -16,19 +17,12 @@ from attrs import evolve
 from chainapi.models.unions import wire_name
 from chainapi.simulator.factories import Generated, factory
 from chainapi.simulator.matching import Match
-from chainapi.simulator.names import BLOCKCHAIN_NAMES
+from chainapi.simulator.names import BLOCKCHAIN_NAMES, TESTNETS
 from chainapi.simulator.rows import DAY, Fixed, Row, View
-from chainapi.simulator.sources import (
-    Blocks,
-    Points,
-    Transactions,
-    chain_record,
-    first_at,
-    metrics_chain_record,
-)
+from chainapi.simulator.sources import Blocks, Points, Transactions, first_at
 from chainapi.simulator.state import Lookup, matched
 from chainapi.simulator.validation import HTTPError, check_path
-from chainapi.simulator.values import FIRST_HEIGHT
+from chainapi.simulator.values import FIRST_HEIGHT, Context
 
 __all__ = ["addresses_of", "handles", "serve", "shared_secret", "webhook_of"]
 
@@ -88,27 +82,27 @@ def serve(lookup: Lookup) -> Any:
 
 
 @handles("data.chains")
+@handles("metrics.chains.list")
 def _chains(lookup: Lookup) -> View:
-    draw = lookup.draw("chains")
-    rows = Fixed([chain_record(chain, draw) for chain in lookup.settings.chains])
+    rows = Fixed([_record_of(lookup, chain) for chain in lookup.settings.chains])
     return View(rows, ascending=lookup.ascending)
 
 
 @handles("data.chain")
-def _chain(lookup: Lookup) -> Row:
-    return chain_record(lookup.chain, lookup.draw("chains"))
-
-
-@handles("metrics.chains.list")
-def _metrics_chains(lookup: Lookup) -> View:
-    draw = lookup.draw("chains")
-    rows = Fixed([metrics_chain_record(chain, draw) for chain in lookup.settings.chains])
-    return View(rows, ascending=lookup.ascending)
-
-
 @handles("metrics.chains.get")
-def _metrics_chain(lookup: Lookup) -> Row:
-    return metrics_chain_record(lookup.chain, lookup.draw("chains"))
+def _chain(lookup: Lookup) -> Row:
+    return _record_of(lookup, lookup.chain)
+
+
+def _record_of(lookup: Lookup, chain: int) -> Row:
+    """Return the record of a chain, the same in a list and alone."""
+    settings, random = lookup.settings, Random(lookup.draw("chains")(chain))  # noqa: S311 - repeatable
+    echoes = {"evmChainId": str(chain), "network": "testnet" if chain in TESTNETS else "mainnet"}
+    context = Context(
+        settings.seed, random, 0, settings.epoch, settings.chains, echoes, {"chainId": str(chain)}
+    )
+    row: Row = factory(lookup.match.endpoint.route.model)(context)
+    return row
 
 
 @handles("metrics.avg_tps")
@@ -318,7 +312,7 @@ def _generated_rows(lookup: Lookup, size: int) -> Generated:
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
     draw = lookup.draw(*(ALIASES.get(segment, segment) for segment in match.segments))
     echoes = _echoes(match, lookup.values)
-    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, echoes)
+    return Generated(make, size, settings.epoch, ROW_SECONDS, settings.seed, draw, settings.chains, echoes)
 
 
 def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

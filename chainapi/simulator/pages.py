@@ -104,33 +104,22 @@ class _Token:
     walk: int = 0
 
 
-class _Names:
-    """Names of page tokens: UUIDs that only this simulator can read.
+def _name(seed: int, number: int, page: int) -> str:
+    """Return the name of token `number`, which opens page `page`: a UUID that begins with a seal.
 
-    The first nine bytes are a seal, as far as the version of the UUID leaves them. The others are the numbers
-    of the token and of its page, made unreadable.
+    The seal has the first nine bytes, as far as the version of the UUID leaves them.
     """
+    content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
+    seal = blake2b(content, key=b"%d token" % seed, digest_size=9).digest()
+    return str(UUID(bytes=seal + content, version=4))
 
-    def __init__(self, seed: int) -> None:
-        self._key = blake2b(f"{seed} token".encode(), digest_size=32).digest()
 
-    def of(self, number: int, page: int) -> str:
-        """Return the name of token `number`, which opens page `page`."""
-        content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
-        seal = blake2b(content, key=self._key, digest_size=9).digest()
-        return str(UUID(bytes=seal + self._masked(seal, content), version=4))
-
-    def read(self, name: str) -> tuple[int, int] | None:
-        """Return the number and the page of a token, None for any other name."""
-        if not _UUID.fullmatch(name):
-            return None
-        raw = UUID(name).bytes
-        number, page = divmod(int.from_bytes(self._masked(raw, raw[9:])), 2**24)
-        return (number, page) if self.of(number, page) == name else None
-
-    def _masked(self, seal: bytes, content: bytes) -> bytes:
-        mask = blake2b(seal[:6], key=self._key, digest_size=7).digest()
-        return bytes(a ^ b for a, b in zip(content, mask, strict=True))
+def _read(seed: int, name: str) -> tuple[int, int] | None:
+    """Return the number and the page of a token, None for any other name."""
+    if not _UUID.fullmatch(name):
+        return None
+    number, page = divmod(int.from_bytes(UUID(name).bytes[9:]), 2**24)
+    return (number, page) if _name(seed, number, page) == name else None
 
 
 # Equal sources have equal rows, so that the tests of a suite, each with a simulator of its own, share them.
@@ -151,7 +140,6 @@ class Pages:
         self._settings = settings
         self._stats = stats
         self._tokens: dict[str, _Token] = {}
-        self._names = _Names(settings.seed)
 
     def number(self, parameters: Mapping[str, str]) -> int:
         """Return the page number of a query, from 1; 0 for an unknown token."""
@@ -162,7 +150,7 @@ class Pages:
         """Return the page of a token, even a forgotten one; 0 for an unknown one."""
         if (token := self._tokens.get(name)) is not None:
             return token.page
-        number, page = self._names.read(name) or (math.inf, 0)
+        number, page = _read(self._settings.seed, name) or (math.inf, 0)
         return page if number < self._stats.tokens_minted else 0
 
     def expire(self, parameters: Mapping[str, str]) -> None:
@@ -217,7 +205,7 @@ class Pages:
         return token
 
     def _mint(self, token: _Token) -> str:
-        name = self._names.of(self._stats.tokens_minted, token.page)
+        name = _name(self._settings.seed, self._stats.tokens_minted, token.page)
         self._stats.tokens_minted += 1
         while self._tokens and self._is_dead(self._tokens[oldest := next(iter(self._tokens))], token.minted):
             del self._tokens[oldest]

@@ -11,16 +11,14 @@ from struct import unpack_from
 
 from attrs import frozen
 
-from chainapi.simulator.names import METHODS, TESTNETS, chain_names, identifier
+from chainapi.simulator.names import METHODS
 from chainapi.simulator.rows import DAY, Draw, Row, Rows
 
 __all__ = [
     "Blocks",
     "Points",
     "Transactions",
-    "chain_record",
     "first_at",
-    "metrics_chain_record",
 ]
 
 BLOCK_SECONDS = 2
@@ -72,45 +70,6 @@ class Points(Rows):
         level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         value = level * (_RHYTHM[time // DAY % len(_RHYTHM)] + 0.4 * (noise - 0.5))
         return {"timestamp": time, "value": int(value * self.scale) if self.scale else round(value, 2)}
-
-
-def chain_record(chain: int, draw: Draw) -> Row:
-    """Return a chain as the Data API describes it."""
-    name, token, symbol = chain_names(chain)
-    drawn, host = draw(chain), f"chain-{chain}.invalid"
-    return {
-        "chainId": str(chain),
-        "status": "OK",
-        "chainName": name,
-        "description": f"{name}, an EVM chain with the native token {symbol}.",
-        "platformChainId": identifier(drawn[:49]),
-        "subnetId": identifier(drawn[15:64]),
-        "vmName": "EVM",
-        "explorerUrl": f"https://{host}/explorer",
-        "rpcUrl": f"https://{host}/rpc",
-        "wsUrl": f"wss://{host}/ws",
-        "isTestnet": chain in TESTNETS,
-        "networkToken": {
-            "name": token,
-            "symbol": symbol,
-            "decimals": 18,
-            "description": f"{token} pays the fees of {name}.",
-        },
-        "private": False,
-        "enabledFeatures": ["nftIndexing", "webhooks"],
-    }
-
-
-def metrics_chain_record(chain: int, draw: Draw) -> Row:
-    """Return a chain as the Metrics API describes it."""
-    row = chain_record(chain, draw)
-    return {
-        "evmChainId": chain,
-        "chainName": row["chainName"],
-        "blockchainId": row["platformChainId"],
-        "subnetId": row["subnetId"],
-        "network": "testnet" if row["isTestnet"] else "mainnet",
-    }
 
 
 @frozen(cache_hash=True)

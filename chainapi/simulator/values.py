@@ -16,8 +16,8 @@ from uuid import UUID
 from attrs import define, field
 
 from chainapi.models.schema import Kind, Type
-from chainapi.simulator.names import COLLECTIONS, METHODS, TOKENS, bech32, chain_names, identifier
-from chainapi.simulator.rows import DAY
+from chainapi.simulator.names import COLLECTIONS, METHODS, TESTNETS, TOKENS, bech32, chain_names, identifier
+from chainapi.simulator.rows import DAY, Draw
 
 __all__ = ["FIRST_HEIGHT", "Context", "Factory", "value_of"]
 
@@ -29,6 +29,7 @@ class Context:
     """Inputs of a row.
 
     Attributes:
+        seed: seed of the simulator.
         random: random generator of the row.
         number: its position in its list, counted from the oldest row.
         time: Unix time in seconds.
@@ -40,6 +41,7 @@ class Context:
 
     """
 
+    seed: int
     random: Random
     number: int
     time: int
@@ -141,6 +143,11 @@ def _native(form: str) -> Factory:
     return lambda context: form.format(*chain_names(context.chain))
 
 
+def _of_chain(what: str) -> Factory:
+    """Return an identifier of the row's chain, the same in each record."""
+    return lambda context: identifier(Draw(context.seed, what)(context.chain)[:49])
+
+
 def _iso_time(context: Context) -> str:
     return datetime.fromtimestamp(context.time, UTC).strftime("%Y-%m-%dT%H:%M:%S.000Z")
 
@@ -208,7 +215,11 @@ FIELDS: Sequence[tuple[str, Factory]] = (
     ("primary_network.*.symbol", _words("AVAX")),
     ("primary_network.*[aA]ddresses", _bech32),
     (r"primary_network\..*(Id|Hash(es)?|\.hash|transactions)", _id),
-    # Names
+    # Chains and names
+    ("(ChainInfo|MetricsChain).subnetId", _of_chain("subnet")),
+    ("ChainInfo.platformChainId|MetricsChain.blockchainId", _of_chain("blockchain")),
+    ("ChainInfo.isTestnet", lambda context: context.chain in TESTNETS),
+    ("ChainInfo.description", _native("{0}, an EVM chain with the native token {2}.")),
     (f"{_NATIVE}.(name|tokenName)", _native("{1}")),
     (f"{_NATIVE}.(symbol|tokenSymbol)", _native("{2}")),
     (f"{_NATIVE}.description", _native("{1} pays the fees of {0}.")),
@@ -274,7 +285,7 @@ _OTHERS: Mapping[Kind, Factory] = {
     "text": _words("alpha", "beta", "gamma", "delta"),
     "integer": _below(20),
     "float": _rounded(10_000, 2),
-    "decimal": lambda context: f"{1 + context.below(400_000_000)}.{context.below(10**15):018}",
+    "decimal": _fraction(400_000_000, 18, 1),
     "boolean": lambda context: context.random.random() < 0.5,
     # A genesis, which has no type.
     "any": lambda context: {"config": {"chainId": _chain_id(context)}},

@@ -642,4 +642,4 @@ def test_records_are_loaded_when_a_route_needs_them() -> None:
         "print('aiohttp.web' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "False []\n[]\n[]\n['common', 'evm']\nFalse\n"
+    assert done.stdout == "False []\n[]\n['common']\n['common', 'evm']\nFalse\n"
