@@ -9,16 +9,16 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import cache, lru_cache
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, get_args
 
 from attrs import Attribute, define, evolve, field, frozen
-from attrs.validators import ge, in_
+from attrs.validators import ge, in_, le
 
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Field, fields_of, type_of
 from chainapi.simulator.matching import Match, check_route
 from chainapi.simulator.rows import Draw, Row, Rows, View
 
@@ -27,7 +27,7 @@ __all__ = ["Anomalies", "Injector", "with_malformed_row"]
 Order = Literal["descending", "swapped", "shuffled", "ascending"]
 Paging = Literal["cursor", "offset"]
 Changing = Literal["never", "pass", "answer"]
-_Place: TypeAlias = tuple[Any, Any]  # an object and a name, or a list and an index
+_SHARE = [ge(0.0), le(1.0)]
 
 # Rows change places within runs, so that a page of a list of any length needs the order of its own run only.
 RUN = 10_000
@@ -50,11 +50,6 @@ NEW_FIELDS: Mapping[str, object] = {
     "newObject": {"newText": "inside", "newNull": None},
     "newNull": None,
 }
-
-
-def _share(_: object, attribute: Attribute[float], value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{attribute.name} must be a share from 0 to 1, not {value!r}")
 
 
 def _last_or_count(_: object, attribute: Attribute[Any], value: Any) -> None:
@@ -94,15 +89,13 @@ class Anomalies:
     ties: int = field(default=1, validator=ge(1))
     equal: int = field(default=1, validator=ge(1))
     replays: int = field(default=1, validator=ge(1))
-    order: Order = field(
-        default="descending", validator=in_(("descending", "swapped", "shuffled", "ascending"))
-    )
-    moved: float = field(default=0.0, validator=_share)
-    changing: Changing = field(default="never", validator=in_(("never", "pass", "answer")))
-    malformed: float = field(default=0.0, validator=_share)
-    unknown_fields: float = field(default=0.0, validator=_share)
-    unknown_values: float = field(default=0.0, validator=_share)
-    paging: Paging = field(default="cursor", validator=in_(("cursor", "offset")))
+    order: Order = field(default="descending", validator=in_(get_args(Order)))
+    moved: float = field(default=0.0, validator=_SHARE)
+    changing: Changing = field(default="never", validator=in_(get_args(Changing)))
+    malformed: float = field(default=0.0, validator=_SHARE)
+    unknown_fields: float = field(default=0.0, validator=_SHARE)
+    unknown_values: float = field(default=0.0, validator=_SHARE)
+    paging: Paging = field(default="cursor", validator=in_(get_args(Paging)))
     repeat_pages: int | Literal["last"] | None = field(default=None, validator=_last_or_count)
 
 
@@ -286,19 +279,24 @@ def _tie(row: Any, other: Any) -> None:
                 _tie(row[name], other[name])
 
 
-def _change(value: Any, version: int) -> bool:
-    """Set the values of a version in fields that change; return whether there are any."""
+def _fields(value: Any) -> Iterator[tuple[Row, str, Any]]:
+    """Yield each field at any depth: the object that has it, its name and its value."""
     if isinstance(value, list):
-        return True in [_change(entry, version) for entry in value]
-    if not isinstance(value, dict):
-        return False
-    record: Row = value
-    found = False
-    for name, entry in record.items():
-        if (changed := _changed(name, entry, version)) is not None:
-            record[name] = changed
-        found |= changed is not None or _change(entry, version)
-    return found
+        for entry in value:
+            yield from _fields(entry)
+    elif isinstance(value, dict):
+        for name, entry in value.items():
+            yield value, name, entry
+            yield from _fields(entry)
+
+
+def _change(row: Row, version: int) -> bool:
+    """Set the values of a version in fields that change; return whether there are any."""
+    found = [(record, name, _changed(name, entry, version)) for record, name, entry in _fields(row)]
+    changing = [(record, name, value) for record, name, value in found if value is not None]
+    for record, name, value in changing:
+        record[name] = value
+    return bool(changing)
 
 
 def _changed(name: str, value: Any, version: int) -> object:
@@ -317,28 +315,14 @@ def _changed(name: str, value: Any, version: int) -> object:
     return None
 
 
-def _places(value: Any, names: Collection[str]) -> Iterator[_Place]:
-    """Yield the places of strings in fields of these names, at any depth.
-
-    It searches lists too.
-    """
-    if isinstance(value, list):
-        for entry in value:
-            yield from _places(entry, names)
-        return
-    if not isinstance(value, dict):
-        return
-    for name, entry in value.items():
-        if name in names and isinstance(entry, str):
-            yield value, name
-        elif name in names and isinstance(entry, list):
-            yield from ((entry, index) for index, text in enumerate(entry) if isinstance(text, str))
-        yield from _places(entry, names)
-
-
 def _set_unknown_value(row: Any, random: Random) -> None:
     """Give one field that has listed values a value that is not listed."""
-    places = list(_places(row, _listed_fields()))
+    places: list[tuple[Any, Any]] = []  # an object and a name, or a list and an index
+    for record, name, value in _fields(row):
+        if name in _listed_fields():
+            inner = enumerate(value) if isinstance(value, list) else ()
+            places += [(value, index) for index, text in inner if isinstance(text, str)]
+            places += [(record, name)] if isinstance(value, str) else []
     if places:
         holder, key = random.choice(places)
         holder[key] = f"UNHEARD_OF_{random.randrange(10)}"
@@ -401,18 +385,14 @@ def _listed_fields() -> frozenset[str]:
 
     names: set[str] = set()
     visited: set[Any] = set()
-
-    def visit(of: Type) -> None:
-        for record in of.parts():
-            if record.kind == "record" and record.hint not in visited:
-                visited.add(record.hint)
-                for field in fields_of(record.hint):
-                    if any(part.choices for part in field.type.parts()):
-                        names.add(field.wire)
-                    visit(field.type)
-
-    for endpoint in ROUTES.values():
-        visit(type_of(endpoint.route.model))
+    waiting = [type_of(endpoint.route.model) for endpoint in ROUTES.values()]
+    while waiting:
+        for part in waiting.pop().parts():
+            if part.kind == "record" and part.hint not in visited:
+                visited.add(part.hint)
+                fields = fields_of(part.hint)
+                names |= {one.wire for one in fields if any(inner.choices for inner in one.type.parts())}
+                waiting += [one.type for one in fields]
     return frozenset(names)
 
 

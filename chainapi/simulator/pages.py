@@ -141,21 +141,21 @@ class Pages:
         self._stats = stats
         self._tokens: dict[str, _Token] = {}
 
-    def number(self, parameters: Mapping[str, str]) -> int:
-        """Return the page number of a query, from 1; 0 for an unknown token."""
-        name = parameters.get("pageToken")
-        return 1 if name is None else self._page_of(name)
+    def number(self, name: str) -> int:
+        """Return the number of the page that a token opens, even a forgotten one.
 
-    def _page_of(self, name: str) -> int:
-        """Return the page of a token, even a forgotten one; 0 for an unknown one."""
+        It is 1 without a token, and 0 for an unknown one.
+        """
+        if not name:
+            return 1
         if (token := self._tokens.get(name)) is not None:
             return token.page
         number, page = _read(self._settings.seed, name) or (math.inf, 0)
         return page if number < self._stats.tokens_minted else 0
 
-    def expire(self, parameters: Mapping[str, str]) -> None:
-        """Let the token of a query expire, if it is known."""
-        self._tokens.pop(parameters.get("pageToken", ""), None)
+    def expire(self, name: str) -> None:
+        """Let a token expire, if it is known."""
+        self._tokens.pop(name, None)
 
     def page(self, listing: Listing, parameters: Mapping[str, str], now: float) -> Row:
         """Return a page of a list, with the token of the next page.
@@ -195,7 +195,7 @@ class Pages:
             walk = 0 if listing.injector is None else listing.injector.begin()
             return _Token(place, parameters, None, now, walk=walk)
         token = self._tokens.get(name)
-        if self._is_dead(token, now) if token is not None else self._page_of(name):
+        if self._is_dead(token, now) if token is not None else self.number(name):
             self._stats.tokens_expired += 1
             raise HTTPError(self._settings.expired_status, "pageToken has expired")
         if token is None and not _UUID.fullmatch(name):

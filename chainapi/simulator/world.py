@@ -68,38 +68,27 @@ class Answer(Struct, frozen=True):
 
 @define(eq=False, repr=False)
 class Call:
-    """Request on its way: what it names, who sends it, and its entry in the log.
+    """Request on its way.
 
     Attributes:
         request: the request.
-        service: service of its address; None for an address of neither.
-        path: path at the service.
-        segments: service and decoded segments of the path.
-        match: route of the path; None for no route.
-        parameters: parameters of the query, empty ones included.
+        match: route of its path; None for no route.
+        parameters: parameters of the query and of the body, empty ones included.
         key: its key, if that is valid.
-        exchange: its entry in the log; None without a log.
+        exchange: its entry in the log.
 
     """
 
     request: Request
-    service: Service | None
-    path: str
-    segments: Segments
     match: Match | None
     parameters: dict[str, str]
     key: str | None
-    exchange: Exchange | None = None
+    exchange: Exchange
 
     @property
-    def quota(self) -> tuple[Service | None, str | None]:
-        """Quota that it counts against."""
-        return self.service, self.key
-
-    def named(self) -> dict[str, str]:
-        """Return the parameters that have a value, those in the body included."""
-        found = {name: value for name, value in self.parameters.items() if value}
-        return found | parameters_of(self.request.body) if self.request.body else found
+    def page_token(self) -> str:
+        """Its page token; empty without one."""
+        return self.parameters.get("pageToken", "")
 
 
 class World:
@@ -120,34 +109,44 @@ class World:
 
     def sent(self, request: Request, now: float) -> Call:
         """Return the call of a request; count one that is sent during a stop."""
-        call = self._call(request)
-        stopped = self._quotas[call.quota].sent(now, self.settings.block)
+        settings = self.settings
+        address, _, query = request.url.partition("#")[0].partition("?")
+        service, path, segments = _place(request.method, address)
+        key = request.headers.get(settings.api_key_header) if service == "data" else None
+        valid = key if key in (settings.api_key, *settings.other_keys) else None
+        match = match_path(segments) if service else None
+        stopped = self._quotas[service, valid].sent(now, settings.block)
         self.stats.sent_while_stopped += stopped
+        parameters = _parameters(query)
+        if request.method != "GET":
+            parameters |= parameters_of(request.body)
+        token = parameters.get("pageToken", "")
+        exchange = Exchange(
+            number=len(self.log or ()) + 1,
+            method=request.method,
+            path=path,
+            service=service,
+            route=None if match is None else match.name,
+            quota=self._quota_name(service, valid),
+            page=self._pages.number(token),
+            has_page_token=bool(token),
+            sent=now,
+            segments=segments,
+            stopped=stopped,
+        )
         if self.log is not None:
-            named = call.named()
-            call.exchange = Exchange(
-                number=len(self.log) + 1,
-                method=request.method,
-                path=call.path,
-                service=call.service,
-                route=None if call.match is None else call.match.name,
-                quota=self._quota_name(call),
-                page=self._pages.number(named),
-                has_page_token="pageToken" in named,
-                sent=now,
-                segments=call.segments,
-                stopped=stopped,
-            )
-            self.log.append(call.exchange)
-        return call
+            self.log.append(exchange)
+        return Call(request, match, parameters, valid, exchange)
 
     def answer(self, call: Call, now: float) -> Answer:
         """Return the answer to a request that arrives now."""
         self.state.begin(now)
         self.stats.requests += 1
-        answer = self._answer(call, now, self._fault(call))
-        if call.exchange is not None:
-            call.exchange.answer(None if answer.broken else answer.response, answer.broken)
+        exchange = call.exchange
+        segments = exchange.segments if exchange.service else None
+        fault = self._schedule.fault(self.settings.faults, segments, exchange.page)
+        answer = self._answer(call, now, fault)
+        call.exchange.answer(None if answer.broken else answer.response, answer.broken)
         if answer.broken:
             self.stats.broken += 1
         else:
@@ -156,11 +155,10 @@ class World:
 
     def delivered(self, call: Call, response: Response, now: float, grace: float = 0.0) -> None:
         """Record that an answer arrived; the client has read it `grace` seconds later."""
-        if call.exchange is not None:
-            call.exchange.answered = now
+        call.exchange.answered = now
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
-            self._quotas[call.quota].stop(now + grace, now + float(wait), now)
+            self._quotas[call.exchange.service, call.key].stop(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
         """Add `count` new rows at the head of the list at `path`.
@@ -199,19 +197,6 @@ class World:
 
     # What becomes of a request
 
-    def _call(self, request: Request) -> Call:
-        address, _, query = request.url.partition("#")[0].partition("?")
-        service, path, segments = _place(request.method, address)
-        key = request.headers.get(self.settings.api_key_header) if service == "data" else None
-        valid = key if key in (self.settings.api_key, *self.settings.other_keys) else None
-        match = match_path(segments) if service else None
-        return Call(request, service, path, segments, match, _parameters(query), valid)
-
-    def _fault(self, call: Call) -> Fault | None:
-        """Return the fault that a request meets, None for no fault."""
-        page = self._pages.number(call.named()) if self.settings.faults else 0
-        return self._schedule.fault(self.settings.faults, call.segments if call.service else None, page)
-
     def _answer(self, call: Call, now: float, fault: Fault | None) -> Answer:
         """Return the answer to a request that meets a fault, or none."""
         if fault is None:
@@ -219,7 +204,7 @@ class World:
         if fault.status is not None:
             return Answer(_scripted(fault, fault.status), slow=fault.slow)
         if fault.expire:
-            self._pages.expire(call.named())
+            self._pages.expire(call.page_token)
         response = self._serve(call, now)
         if fault.malformed and call.match is not None and response.status < 300 and response.body:
             response = self._spoiled(response, call.match)
@@ -235,7 +220,7 @@ class World:
     def _serve(self, call: Call, now: float) -> Response:
         header = self.settings.api_key_header
         is_keyless = not self.settings.api_key_required and header not in call.request.headers
-        if call.service == "data" and call.key is None and not is_keyless:
+        if call.exchange.service == "data" and call.key is None and not is_keyless:
             return _refuse(401, f"a valid API key is required in the header {header}")
         headers, wait = self._meter(call, now)
         if wait is not None:
@@ -251,15 +236,15 @@ class World:
 
         The wait is the seconds until a refused request may be sent again.
         """
-        settings, public = self.settings, call.service == "metrics"
+        settings, public = self.settings, call.exchange.service == "metrics"
         minute, day = (settings.metrics_limit, settings.metrics_window), settings.metrics_day_limit
         if not public:
             minute, day = (settings.limit, settings.window), settings.day_limit
         limits = [(limit, window) for limit, window in (minute, (day, DAY)) if limit is not None]
-        if not limits or call.service is None:
+        if not limits or call.exchange.service is None:
             return {}, None
         cost = units_at(call.match) if settings.weighted else 1
-        headers, wait = self._quotas[call.quota].take(cost, limits, now)
+        headers, wait = self._quotas[call.exchange.service, call.key].take(cost, limits, now)
         return ({} if public else headers), wait
 
     def _find(self, call: Call, now: float) -> tuple[int, Row | None]:
@@ -267,28 +252,28 @@ class World:
         method, match = call.request.method, call.match
         if method != "GET" and match is None:
             raise HTTPError(405, f"{method} is not allowed here")
-        if call.service is None:
-            raise HTTPError(404, f"no service at {call.path}")
-        if call.service == "data" and call.path in self.settings.forbidden:
+        if call.exchange.service is None:
+            raise HTTPError(404, f"no service at {call.exchange.path}")
+        if call.exchange.service == "data" and call.exchange.path in self.settings.forbidden:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         if match is None:
-            raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.segments[1:]])}")
+            raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.exchange.segments[1:]])}")
         status, parameters = 200, dict[str, Any](call.parameters)
         if method != "GET":
             body = checked_body(match, read_body(call.request.body))
             status = 201 if created(match.name, method) else 200
-            parameters = parameters | parameters_of(call.request.body) if match.endpoint.reads else body
+            parameters = parameters if match.endpoint.reads else body
         found = self.contents.find(match, parameters)
         return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
 
-    def _quota_name(self, call: Call) -> str:
+    def _quota_name(self, service: Service | None, key: str | None) -> str:
         """Return the name of a request's quota, which does not show the key."""
-        if call.service is None:
+        if service is None:
             return "no service"
-        if call.service == "data" and call.key is None and not self.settings.api_key_required:
+        if service == "data" and key is None and not self.settings.api_key_required:
             return "data, no key"
         others = self.settings.other_keys
-        return f"{call.service}, key {others.index(call.key) + 2}" if call.key in others else call.service
+        return f"{service}, key {others.index(key) + 2}" if key in others else service
 
 
 def _parameters(query: str) -> dict[str, str]:
