@@ -7,16 +7,16 @@ names of the fields, see `values`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
 
 from attrs import frozen
 
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Type, fields_of, type_of
 from chainapi.models.unions import Tag
-from chainapi.simulator.rows import DAY, Draw, Row, Rows
+from chainapi.simulator.rows import DAY, Draw, Row, Timed
 from chainapi.simulator.values import Context, Factory, value_of
 
 __all__ = ["Generated", "factory"]
@@ -45,14 +45,11 @@ _RANDOM = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
 
 
 @frozen(cache_hash=True)
-class Generated(Rows):
+class Generated(Timed):
     """Rows that a factory makes; a single resource is the only row of its list.
 
     Attributes:
         make: factory of a row.
-        size: number of rows that the list has at the beginning.
-        epoch: Unix time in seconds of the newest of them.
-        step: seconds between two rows.
         seed: seed of the simulator.
         draw: random bytes of each row.
         chains: the chain ids that exist.
@@ -61,9 +58,6 @@ class Generated(Rows):
     """
 
     make: Factory
-    size: int
-    epoch: int
-    step: int
     seed: int
     draw: Draw
     chains: tuple[int, ...]
@@ -77,10 +71,9 @@ class Generated(Rows):
     def context(self, number: int) -> Context:
         """Return the context of a row, valid until the next one."""
         _RANDOM.seed(self.draw(number))
-        time = (self.epoch // self.step - (self.size - 1 - number)) * self.step
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
-        return Context(self.seed, _RANDOM, number, time, self.chains, echoes, shared)
+        return Context(self.seed, _RANDOM, number, self.time(number), self.chains, echoes, shared)
 
 
 # From types to factories
@@ -141,18 +134,19 @@ def _record(model: Any, *, outer: bool) -> Factory:
     A share of the objects lacks each of them.
     """
     always = ALWAYS.get(model.__name__, frozenset[str]())
-    fields: list[tuple[str, bool, Factory, Callable[[str], Any] | None]] = []
+    fields: list[tuple[str, Type, bool, Factory]] = []
     for field in fields_of(model):
+        of = field.type.members[0] if field.type.members else field.type
         make = _factory(field.type, field.wire, owner=model, outer=outer and field.wire in WRAPPERS)
-        fields.append((field.wire, not field.required and field.wire not in always, make, _echo(field)))
+        fields.append((field.wire, of, not field.required and field.wire not in always, make))
 
     def record(context: Context) -> Row:
         echoes = context.echoes if outer else context.shared
         chance = context.random.random
         context.index = int(chance() * 256)
         row: Row = {}
-        for name, optional, make, echo in fields:
-            if name in echoes and echo is not None and (value := echo(echoes[name])) is not None:
+        for name, of, optional, make in fields:
+            if name in echoes and (value := _echo(of, echoes[name])) is not None:
                 row[name] = value
             elif not optional or chance() >= MISSING:
                 row[name] = make(context)
@@ -161,15 +155,13 @@ def _record(model: Any, *, outer: bool) -> Factory:
     return record
 
 
-def _echo(field: Field) -> Callable[[str], Any] | None:
-    """Return the function that makes a field from a value of the request, or None."""
-    of = field.type.members[0] if field.type.members else field.type
-    if of.kind == "integer":
-        convert: Callable[[str], Any] = str if of.as_text else int
-        return lambda text: convert(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
-    if of.kind != "text":
-        return None
-    return (lambda text: text if text in of.choices else SYNONYMS.get(text, text)) if of.choices else str
+def _echo(of: Type, text: str) -> Any:
+    """Return a value of the request as a value of the row; None if the field takes no such one."""
+    if of.kind == "text":
+        return SYNONYMS.get(text, text) if of.choices and text not in of.choices else text
+    if of.kind == "integer" and re.fullmatch("0|[1-9][0-9]{0,77}", text):
+        return text if of.as_text else int(text)
+    return None
 
 
 def _list(make: Factory) -> Factory:

@@ -18,8 +18,8 @@ from chainapi.models.unions import wire_name
 from chainapi.simulator.factories import Generated, factory
 from chainapi.simulator.matching import Match
 from chainapi.simulator.names import BLOCKCHAIN_NAMES, TESTNETS
-from chainapi.simulator.rows import DAY, Fixed, Row, View
-from chainapi.simulator.sources import Blocks, Points, Transactions, first_at
+from chainapi.simulator.rows import DAY, Fixed, Row, Timed, View
+from chainapi.simulator.sources import Blocks, Points, Transactions
 from chainapi.simulator.state import Lookup, matched
 from chainapi.simulator.validation import HTTPError, check_path
 from chainapi.simulator.values import FIRST_HEIGHT, Context
@@ -28,7 +28,7 @@ __all__ = ["addresses_of", "handles", "serve", "shared_secret", "webhook_of"]
 
 # Other names of networks and chains, and of the service whose list is read with POST: the rows are the same.
 ALIASES = {"testnet": "fuji", "POST data": "data", **BLOCKCHAIN_NAMES}
-ROW_SECONDS = 5
+BLOCK_SECONDS, ROW_SECONDS = 2, 5
 EXPORT_SECONDS = 10  # after which an export is complete
 SELECTED = 160  # of 256 addresses that a subquery selects
 # Seconds between two points, by the time interval of the query; a month has 30 days.
@@ -108,7 +108,7 @@ def _record_of(lookup: Lookup, chain: int) -> Row:
 @handles("metrics.avg_tps")
 def _avg_tps(lookup: Lookup) -> View:
     settings = lookup.settings
-    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+    points = Points(settings.points, settings.epoch, DAY, lookup.draw("avg_tps", lookup.chain))
 
     def page_fields(added: int) -> Row:
         return {"status": 200, "lastRun": settings.epoch + added * DAY}
@@ -143,7 +143,7 @@ def _block_transactions(lookup: Lookup) -> View:
 
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
-    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
+    return Blocks(settings.rows, settings.epoch, BLOCK_SECONDS, chain, lookup.draw("blocks", chain))
 
 
 def _transactions_of(lookup: Lookup) -> Transactions:
@@ -270,7 +270,7 @@ def _generated_resource(lookup: Lookup) -> Row:
 def _generated_list(lookup: Lookup) -> View:
     match, settings = lookup.match, lookup.settings
     if match.endpoint.record.items == "results":
-        rows = evolve(_generated_rows(lookup, settings.points), step=_interval(lookup))
+        rows = _generated_rows(lookup, settings.points, _interval(lookup))
     else:
         rows = _generated_rows(lookup, settings.rows)
     names = [(wire_name(name), kind) for name, kind in match.endpoint.route.extra]
@@ -282,22 +282,19 @@ def _generated_list(lookup: Lookup) -> View:
         context = rows.context(rows.size - 1 + added)
         return {name: make(context) for name, make in fields.items()}
 
-    low, high = _bounds(lookup.values, rows.size, rows.epoch, rows.step)
-    return View(rows, low, high, lookup.ascending, page_fields)
+    return evolve(_selected(lookup, rows), page_fields=page_fields)
 
 
 def _series(lookup: Lookup) -> View:
     """Return a metric's series."""
-    settings, metric = lookup.settings, lookup.match.values["metric"]
-    points = Points(
-        settings.points,
-        settings.epoch,
+    settings, metric, draw = (
+        lookup.settings,
+        lookup.match.values["metric"],
         lookup.draw(*lookup.match.segments),
-        _interval(lookup),
-        SCALES.get(metric, SCALE),
-        "umulative" in metric,
     )
-    return View(points, *_bounds(lookup.values, points.size, points.epoch, points.step), lookup.ascending)
+    scale, is_sum = SCALES.get(metric, SCALE), "umulative" in metric
+    points = Points(settings.points, settings.epoch, _interval(lookup), draw, scale, is_sum)
+    return _selected(lookup, points)
 
 
 def _interval(lookup: Lookup) -> int:
@@ -305,14 +302,14 @@ def _interval(lookup: Lookup) -> int:
     return INTERVALS[lookup.values.get("timeInterval", "day")]
 
 
-def _generated_rows(lookup: Lookup, size: int) -> Generated:
+def _generated_rows(lookup: Lookup, size: int, step: int = ROW_SECONDS) -> Generated:
     match, settings = lookup.match, lookup.settings
     route = match.endpoint.route
     without = NOT_GENERATED.get(route.path, frozenset())
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
     draw = lookup.draw(*(ALIASES.get(segment, segment) for segment in match.segments))
     echoes = _echoes(match, lookup.values)
-    return Generated(make, size, settings.epoch, ROW_SECONDS, settings.seed, draw, settings.chains, echoes)
+    return Generated(size, settings.epoch, step, make, settings.seed, draw, settings.chains, echoes)
 
 
 def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -331,15 +328,15 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
 
 
-def _bounds(values: Mapping[str, str], size: int, epoch: int, step: int) -> tuple[int, int | None]:
-    """Return the number range of a query: the first row, and the one after the last."""
-    low, high = 0, math.inf
+def _selected(lookup: Lookup, rows: Timed) -> View:
+    """Return the rows that the bounds of a query select."""
+    values, low, high = lookup.values, 0, math.inf
     if text := values.get("startTimestamp"):
-        low = max(low, first_at(int(text), size, epoch, step))
+        low = max(low, rows.first_at(int(text)))
     if text := values.get("endTimestamp"):
-        high = min(high, first_at(int(text) + 1, size, epoch, step))
+        high = min(high, rows.first_at(int(text) + 1))
     if text := values.get("startBlock"):
         low = max(low, int(text) - FIRST_HEIGHT)
     if text := values.get("endBlock"):
         high = min(high, int(text) + 1 - FIRST_HEIGHT)
-    return low, None if high == math.inf else int(high)
+    return View(rows, low, None if high == math.inf else int(high), lookup.ascending)

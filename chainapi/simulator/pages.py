@@ -1,9 +1,9 @@
 """Pages of lists, and their tokens.
 
-A page token opens the position after the last row of its page. Rows that are added at the head later shift no
-page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets the new
-rows. The tokens of a list with anomalies may count rows instead, and repeat pages. The name of a token tells
-its number and its page: an expired token is forgotten, and still refused as expired.
+A page token counts the rows before its page, from the newest row at the start of the walk. Rows that are
+added at the head later shift no page: a walk along the tokens gets the list as it was, and a new one the new
+rows. In a list with anomalies tokens may count from the newest row of now, and repeat pages. The name of
+a token tells its number and its page: an expired token is forgotten, and still refused as expired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 from attrs import define, evolve, frozen
 
-from chainapi.simulator.anomalies import Injector
+from chainapi.simulator.anomalies import Anomalies, Injector
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.quota import TOLERANCE
 from chainapi.simulator.rows import Row, Rows, View, encode
@@ -89,8 +89,9 @@ class _Token:
     Attributes:
         place: path of the list.
         query: parameters of the request, without the token.
-        position: position after the rows before the page, or their count; None at the head of the list.
         minted: time in seconds at which the token was issued.
+        given: number of rows before the page.
+        end: number after the newest row when the walk began.
         page: number of the page, from 1.
         walk: number of the pass over the list, from 0.
 
@@ -98,8 +99,9 @@ class _Token:
 
     place: Segments
     query: frozenset[tuple[str, str]]
-    position: int | None
     minted: float
+    given: int = 0
+    end: int = 0
     page: int = 1
     walk: int = 0
 
@@ -171,19 +173,26 @@ class Pages:
         if injector is not None:
             view = injector.view(view, requested.walk, injector.answers)
             injector.answers += 1
-        anomalies = None if injector is None else injector.anomalies
+        anomalies = Anomalies() if injector is None else injector.anomalies
         end = view.end(listing.added)
-        counts = anomalies is not None and anomalies.paging == "offset"
-        position = _behind(view, requested.position, end) if counts else requested.position
-        start, stop, following = _stretch(view, position, size, end)
-        if counts and following is not None:
-            following = (requested.position or 0) + stop - start
+        if requested.given and anomalies.paging == "cursor" and not view.ascending:
+            end = requested.end
+        length = max(end - view.low, 0)
+        first = min(requested.given, length)
+        last = min(first + size, length)
+        start, stop = (view.low + first, view.low + last) if view.ascending else (end - last, end - first)
         rows = _encoded(view.source, start, stop, view.ascending)
         page = {listing.match.items: rows, **view.page_fields(listing.added)}
-        if anomalies is not None and anomalies.unknown_fields:
+        if anomalies.unknown_fields:
             page["newField"] = "simulated"
-        repeated = None if anomalies is None else anomalies.repeat_pages
-        token = _next(requested, following, repeated, now)
+        following = evolve(requested, given=last, end=end, minted=now, page=requested.page + 1)
+        token = following if last < length else None
+        if anomalies.repeat_pages == "last" and token is None:
+            token = evolve(requested, minted=now)
+        elif anomalies.repeat_pages is not None and (
+            token is None or requested.page == anomalies.repeat_pages
+        ):
+            token = evolve(requested, given=0, minted=now, page=1)
         if token is not None:
             page["nextPageToken"] = self._mint(token)
         return page
@@ -193,7 +202,7 @@ class Pages:
         place, parameters = listing.match.segments, frozenset(query.items())
         if name is None:
             walk = 0 if listing.injector is None else listing.injector.begin()
-            return _Token(place, parameters, None, now, walk=walk)
+            return _Token(place, parameters, now, walk=walk)
         token = self._tokens.get(name)
         if self._is_dead(token, now) if token is not None else self.number(name):
             self._stats.tokens_expired += 1
@@ -214,35 +223,3 @@ class Pages:
 
     def _is_dead(self, token: _Token, now: float) -> bool:
         return now - token.minted >= self._settings.token_lifetime - TOLERANCE
-
-
-def _stretch(view: View, position: int | None, count: int, end: int) -> tuple[int, int, int | None]:
-    """Return the first and end position of a page, and of the next page.
-
-    The end is the position after the last row. A part that ends below its first row has an empty page.
-    """
-    if view.ascending:
-        start = view.low if position is None else position
-        stop = max(min(start + count, end), start)
-        return start, stop, stop if stop < end else None
-    stop = end if position is None else position
-    start = min(max(stop - count, view.low), stop)
-    return start, stop, start if start > view.low else None
-
-
-def _behind(view: View, count: int | None, end: int) -> int | None:
-    """Return the position after a number of rows, counted from the head of the list."""
-    if count is None:
-        return None
-    return min(view.low + count, end) if view.ascending else max(end - count, view.low)
-
-
-def _next(requested: _Token, following: int | None, repeated: int | str | None, now: float) -> _Token | None:
-    """Return the next page, or None; `repeated` is the setting `repeat_pages`."""
-    if following is not None and requested.page != repeated:
-        return evolve(requested, position=following, minted=now, page=requested.page + 1)
-    if repeated is None:
-        return None
-    if repeated == "last":
-        return evolve(requested, minted=now)
-    return evolve(requested, position=None, minted=now, page=1)

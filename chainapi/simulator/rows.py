@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["DAY", "Draw", "Fixed", "Row", "Rows", "View", "encode"]
+__all__ = ["DAY", "Draw", "Fixed", "Row", "Rows", "Timed", "View", "encode"]
 
 DAY = 86_400
 
@@ -41,6 +41,30 @@ class Rows(ABC):
     def rows(self, start: int, stop: int) -> list[Any]:
         """Return the rows `stop - 1` down to `start`, newest first."""
         return [self.row(number) for number in range(stop - 1, start - 1, -1)]
+
+
+@frozen(cache_hash=True)
+class Timed(Rows):
+    """Rows of which one is added each `step` seconds.
+
+    Attributes:
+        size: number of rows at the beginning.
+        epoch: Unix time in seconds, from which the newest of them is.
+        step: seconds between two rows.
+
+    """
+
+    size: int
+    epoch: int
+    step: int
+
+    def time(self, number: int) -> int:
+        """Return the Unix time of a row."""
+        return (self.epoch // self.step - (self.size - 1) + number) * self.step
+
+    def first_at(self, time: int) -> int:
+        """Return the number of the first row that is not older than a Unix time."""
+        return self.size - 1 - self.epoch // self.step + -(-time // self.step)
 
 
 class Fixed(Rows):

@@ -12,16 +12,14 @@ from struct import unpack_from
 from attrs import frozen
 
 from chainapi.simulator.names import METHODS
-from chainapi.simulator.rows import DAY, Draw, Row, Rows
+from chainapi.simulator.rows import DAY, Draw, Row, Rows, Timed
 
 __all__ = [
     "Blocks",
     "Points",
     "Transactions",
-    "first_at",
 ]
 
-BLOCK_SECONDS = 2
 SEARCHED = 1_000  # blocks in which a hash is searched
 BASE_FEE = 25_000_000_000
 WORDS = 16  # in a draw: several points share one
@@ -30,38 +28,24 @@ WORDS = 16  # in a draw: several points share one
 _RHYTHM = [1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181) for day in range(7 * 181)]
 
 
-def first_at(timestamp: int, size: int, epoch: int, step: int) -> int:
-    """Return the number of the first row that is not older than a Unix time.
-
-    The list has `size` rows at the beginning, one each `step` seconds, the newest at `epoch`.
-    """
-    return size - 1 - epoch // step + -(-timestamp // step)
-
-
 @frozen(cache_hash=True)
-class Points(Rows):
+class Points(Timed):
     """Series of points: each chain has a level, a weekly rhythm, a swell, and noise.
 
     Attributes:
-        size: number of points at the beginning.
-        epoch: Unix time in seconds; the last point is of its day.
         draw: random bytes of each point.
-        step: seconds between two points.
         scale: factor of the values, which are whole numbers then; None for values with two decimals.
         cumulative: whether each value is the sum of those before it.
 
     """
 
-    size: int
-    epoch: int
     draw: Draw
-    step: int = DAY
     scale: int | None = None
     cumulative: bool = False
 
     def row(self, number: int) -> Row:
         """Return a point."""
-        time = (self.epoch // self.step - (self.size - 1) + number) * self.step
+        time = self.time(number)
         word: int = unpack_from("<I", self.draw(number // WORDS), number % WORDS * 4)[0]
         noise = word / 2**32
         if self.cumulative:
@@ -73,22 +57,16 @@ class Points(Rows):
 
 
 @frozen(cache_hash=True)
-class Blocks(Rows):
+class Blocks(Timed):
     """Blocks of one chain, each with the hash of its parent."""
 
     chain: int
-    size: int
-    epoch: int
     draw: Draw
 
     @property
     def first_number(self) -> int:
         """Height of the oldest block."""
         return 10_000_000 + 1_000 * self.chain % 40_000_000
-
-    def timestamp(self, number: int) -> int:
-        """Return the Unix time of block `number`."""
-        return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
 
     def total(self, number: int) -> int:
         """Return the number of transactions up to and including block `number`.
@@ -121,7 +99,7 @@ class Blocks(Rows):
         return {
             "chainId": str(self.chain),
             "blockNumber": str(self.first_number + number),
-            "blockTimestamp": self.timestamp(number),
+            "blockTimestamp": self.time(number),
             "blockHash": "0x" + own[:32].hex(),
             "txCount": transactions,
             "baseFee": str(BASE_FEE),
@@ -167,7 +145,7 @@ class Transactions(Rows):
         return {
             "chainId": str(blocks.chain),
             "blockNumber": str(blocks.first_number + block),
-            "blockTimestamp": blocks.timestamp(block),
+            "blockTimestamp": blocks.time(block),
             "blockHash": blocks.hash(block),
             "blockIndex": position - blocks.total(block - 1),
             "txHash": "0x" + drawn[:32].hex(),

@@ -85,11 +85,6 @@ class Call:
     key: str | None
     exchange: Exchange
 
-    @property
-    def page_token(self) -> str:
-        """Its page token; empty without one."""
-        return self.parameters.get("pageToken", "")
-
 
 class World:
     """State of both services.
@@ -161,19 +156,13 @@ class World:
             self._quotas[call.exchange.service, call.key].stop(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
-        """Add `count` new rows at the head of the list at `path`.
-
-        A path is written like ``/v1/chains/43114/blocks``. Raises ValueError for a path without a list that
-        can grow.
-        """
+        """Add rows at the head of a list, see `Simulator.insert`."""
         self.state.insert(self._list_at(path), count)
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
-        """Return all rows that a query selects from the list at `path`, in page order.
+        """Return all rows of a list, see `Simulator.rows_of`.
 
-        Rows that grow with time are those at `now`, by default the time of the latest request; anomalies are
-        as in the latest pass over the list and the latest answer. Raises ValueError for a path without
-        a list, and for a query that the route does not take.
+        Lists that grow with time are those of `now`, by default the time of the latest request.
         """
         match = self._list_at(path)
         if now is not None:
@@ -204,7 +193,7 @@ class World:
         if fault.status is not None:
             return Answer(_scripted(fault, fault.status), slow=fault.slow)
         if fault.expire:
-            self._pages.expire(call.page_token)
+            self._pages.expire(call.parameters.get("pageToken", ""))
         response = self._serve(call, now)
         if fault.malformed and call.match is not None and response.status < 300 and response.body:
             response = self._spoiled(response, call.match)
