@@ -10,8 +10,8 @@ Its answers follow from a seed.
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-A request passes `memory` or `server`, then `world` (keys, limits, faults), `contents` (what is at its path,
-by the handler of its route in `handlers` or `writes`), and `pages`.
+A request passes `memory` or `server`, then `world` (keys, limits, faults), the handler of its route in
+`handlers` or `writes`, and `pages`.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ def handles(name: str) -> Callable[[Handler], Handler]:
 
 
 def serve(lookup: Lookup) -> Any:
-    """Return what a request names or changes: the `View` of a list, or the body of the answer.
+    """Return the `View` of a list, or the body of the answer to another request.
 
     Raises:
         HTTPError: it does not exist, or does not take the change.

@@ -107,9 +107,9 @@ class _Token:
 
 
 def _name(seed: int, number: int, page: int) -> str:
-    """Return the name of token `number`, which opens page `page`: a UUID that begins with a seal.
+    """Return the name of token `number`, which opens page `page`.
 
-    The seal has the first nine bytes, as far as the version of the UUID leaves them.
+    It is a UUID whose first nine bytes are a seal, as far as its version leaves them.
     """
     content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
     seal = blake2b(content, key=b"%d token" % seed, digest_size=9).digest()

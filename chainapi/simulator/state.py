@@ -1,4 +1,4 @@
-"""State of both services: time, rows that were added, and the account that writes change."""
+"""State of both services: time, added rows, and the account that writes change."""
 
 from __future__ import annotations
 

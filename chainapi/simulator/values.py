@@ -139,7 +139,7 @@ def _chain_id(context: Context) -> int:
 
 
 def _native(form: str) -> Factory:
-    """Return a text with names of the row's chain, or of its native token (see `chain_names`)."""
+    """Return a text with names of the row's chain and its token, see `chain_names`."""
     return lambda context: form.format(*chain_names(context.chain))
 
 

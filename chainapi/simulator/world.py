@@ -24,27 +24,32 @@ from attrs import define
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chainapi._api.routes import units_of
 from chainapi._http.message import Request, Response
-from chainapi.simulator.anomalies import with_malformed_row
-from chainapi.simulator.contents import Contents, units_at
+from chainapi.simulator.anomalies import Injector, with_malformed_row
 from chainapi.simulator.faults import Broken, Fault, Schedule
-from chainapi.simulator.matching import Match, Segments, first_segment, match_path
+from chainapi.simulator.handlers import serve
+from chainapi.simulator.matching import Match, Segments, first_segment, match_path, route_has
 from chainapi.simulator.pages import Listing, Pages
 from chainapi.simulator.quota import Quota
-from chainapi.simulator.rows import DAY, Row, encode
+from chainapi.simulator.rows import DAY, Row, View, encode
 from chainapi.simulator.settings import Settings
-from chainapi.simulator.state import State
+from chainapi.simulator.state import Lookup, State, matched
 from chainapi.simulator.traffic import Exchange, Stats
 from chainapi.simulator.validation import (
     HTTPError,
     check_path,
     checked_body,
+    checked_query,
     parameters_of,
     read_body,
 )
 from chainapi.simulator.writes import created
 
 __all__ = ["Answer", "Call", "World"]
+
+KEPT = 1_000  # lists that are kept, the ones used last
+PAGING = ("pageSize", "pageToken")  # parameters that choose a page, not rows
 
 Service: TypeAlias = Literal["metrics", "data"]
 
@@ -97,7 +102,8 @@ class World:
         self.log = log
         self.stats: Stats = Stats()
         self.state: State = State(settings)
-        self.contents: Contents = Contents(self.state)
+        self._kept_view = lru_cache(KEPT)(self._view)
+        self._injector = lru_cache(KEPT)(self._make_injector)
         self._pages = Pages(settings, self.stats)
         self._schedule = Schedule(settings.seed)
         self._quotas: defaultdict[object, Quota] = defaultdict(Quota)
@@ -168,7 +174,7 @@ class World:
         if now is not None:
             self.state.begin(now)
         try:
-            return self.contents.listing(match, query).rows()
+            return self._listing(match, query).rows()
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
@@ -232,7 +238,7 @@ class World:
         limits = [(limit, window) for limit, window in (minute, (day, DAY)) if limit is not None]
         if not limits or call.exchange.service is None:
             return {}, None
-        cost = units_at(call.match) if settings.weighted else 1
+        cost = _units(call.match) if settings.weighted else 1
         headers, wait = self._quotas[call.exchange.service, call.key].take(cost, limits, now)
         return ({} if public else headers), wait
 
@@ -252,8 +258,41 @@ class World:
             body = checked_body(match, read_body(call.request.body))
             status = 201 if created(match.name, method) else 200
             parameters = parameters if match.endpoint.reads else body
-        found = self.contents.find(match, parameters)
+        found = self._contents(match, parameters)
         return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+
+    def _contents(self, match: Match, given: Mapping[str, Any]) -> Listing | Row | None:
+        """Return the part of a list, or the resource, that a request names or changes.
+
+        `given` are parameters of the query, or the checked body of a write. Raises HTTPError.
+        """
+        if not match.endpoint.single:
+            return self._listing(match, given)
+        if not match.endpoint.reads:
+            written: Row | None = serve(Lookup(match, given, self.state))
+            return written
+        row: Row = serve(Lookup(match, checked_query(match, given), self.state))
+        injector = self._injector(match.segments)
+        return row if injector is None else injector.resource(row)
+
+    def _listing(self, match: Match, query: Mapping[str, str]) -> Listing:
+        # All pages of a list share a view, except for webhooks: writes change their lists.
+        make = self._view if match.name.startswith("data.webhooks.") else self._kept_view
+        chosen = frozenset((name, text) for name, text in query.items() if name not in PAGING)
+        view = make(match.segments, chosen)
+        return Listing(match, view, self.state.added(match), self._injector(match.segments))
+
+    def _view(self, segments: Segments, query: frozenset[tuple[str, str]]) -> View:
+        match = matched(*segments)
+        view: View = serve(Lookup(match, checked_query(match, dict(query)), self.state))
+        return view
+
+    def _make_injector(self, segments: Segments) -> Injector | None:
+        """Return the first anomalies whose route has the path, None for no anomalies."""
+        for one in self.settings.anomalies:
+            if one.route is None or route_has(one.route, segments):
+                return Injector(one, matched(*segments), self.settings.seed, self.settings.chains)
+        return None
 
     def _quota_name(self, service: Service | None, key: str | None) -> str:
         """Return the name of a request's quota, which does not show the key."""
@@ -287,6 +326,12 @@ def _segments_of(first: str, path: str) -> Segments:
     if "%" in path:  # one list has one key, however its path is escaped
         segments = [unquote(segment) for segment in segments]
     return (first, *segments)
+
+
+def _units(match: Match | None) -> int:
+    """Return the cost of a request in compute units, 1 for one without a known cost."""
+    units = None if match is None else units_of(match.name, match.endpoint.record)
+    return 1 if units is None else units
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:

@@ -95,7 +95,7 @@ def make_simulator(node: pytest.Item) -> CheckedSimulator:
 
 @contextmanager
 def session(node: pytest.Item, simulator: CheckedSimulator) -> Iterator[Session]:
-    """Yield a session on a simulator, with the arguments of the markers, and close it in its event loop."""
+    """Yield a session on a simulator, as the markers say; close it in its event loop."""
     arguments: dict[str, Any] = {}
     if "chainapi_clock" in getattr(node, "fixturenames", ()):
         arguments["now"] = Clock().wall
@@ -169,9 +169,10 @@ def _fault(route: str | None = None, **fault: Any) -> Fault:
 
 @contextmanager
 def recording(node: pytest.Item, passed: Callable[[], bool]) -> Iterator[Recorder | Player]:
-    """Yield the player of the test's recording, or a recorder, for which time passes as on the machine.
+    """Yield the player of the test's recording, or a recorder.
 
-    If the test passed, save a new recording, or check that a strict one was used up.
+    For a recorder time passes as on the machine. If the test passed, save a new recording, or check that
+    a strict one was used up.
 
     Raises:
         RecordingError: there is no recording, and it is not to be recorded.
