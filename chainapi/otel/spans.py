@@ -108,13 +108,12 @@ class Call:
 
     def __init__(self, tracer: Tracer, metrics: Metrics, began: CallBegan) -> None:
         self._tracer, self._metrics = tracer, metrics
-        method = began.where.partition(" ")[0]
-        self._names = method, began.route
+        self._names = began.where.partition(" ")[0], began.route
         self._known: Attributes = {
             "chainapi.service": began.service,
             "chainapi.call": began.call,
             "chainapi.tag": began.tag,
-            "http.request.method": method,
+            "http.request.method": self._names[0],
             "url.template": began.route,
             "url.full": began.url,
             **server_of(began.url),

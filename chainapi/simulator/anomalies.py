@@ -245,15 +245,13 @@ def _run(
         random.shuffle(rows)
     elif order == "swapped":
         _swap(rows, random)
-    if not moved:
-        return [row for row in rows if low <= row < high]
-    random = Random(f"{seed} moved {first} {walk}")  # noqa: S311
-    moving = [random.random() < moved for _ in rows]
-    resting = [row for row, moves in zip(rows, moving, strict=True) if not moves]
-    for row, moves in zip(rows, moving, strict=True):
-        if moves:
-            resting.insert(random.randrange(len(resting) + 1), row)
-    return [row for row in resting if low <= row < high]
+    if moved:
+        random = Random(f"{seed} moved {first} {walk}")  # noqa: S311
+        moving = dict.fromkeys(row for row in rows if random.random() < moved)
+        rows = [row for row in rows if row not in moving]
+        for row in moving:
+            rows.insert(random.randrange(len(rows) + 1), row)
+    return [row for row in rows if low <= row < high]
 
 
 def _swap(rows: list[int], random: Random) -> None:

@@ -85,17 +85,18 @@ def factory(model: Any, name: str = "", *, without: frozenset[str] = frozenset()
 
     The name is that on the wire. `without` names the kinds of a union that are not made.
     """
-    return _factory(type_of(model), name, without=without)
+    of = type_of(model)
+    if without:
+        return _of_kinds([tag for tag in of.tags if tag.kind.__name__ not in without], outer=True)
+    return _factory(of, name)
 
 
-def _factory(
-    of: Type, name: str, *, owner: Any = None, outer: bool = True, without: frozenset[str] = frozenset()
-) -> Factory:
+def _factory(of: Type, name: str, *, owner: Any = None, outer: bool = True) -> Factory:
     """Return the factory of a type; `outer` is true for the row itself."""
     match of.kind:
         case "union":
             if of.tags:
-                return _of_kinds([tag for tag in of.tags if tag.kind.__name__ not in without], outer=outer)
+                return _of_kinds(of.tags, outer=outer)
             return _factory(of.members[0], name, owner=owner, outer=outer)
         case "record":
             return _record(of.hint, outer=outer)

@@ -185,16 +185,10 @@ class Pages:
         page = {listing.match.items: rows, **view.page_fields(listing.added)}
         if anomalies.unknown_fields:
             page["newField"] = "simulated"
-        following = evolve(requested, given=last, end=end, minted=now, page=requested.page + 1)
-        token = following if last < length else None
-        if anomalies.repeat_pages == "last" and token is None:
-            token = evolve(requested, minted=now)
-        elif anomalies.repeat_pages is not None and (
-            token is None or requested.page == anomalies.repeat_pages
-        ):
-            token = evolve(requested, given=0, minted=now, page=1)
+        following = evolve(requested, given=last, end=end, page=requested.page + 1) if last < length else None
+        token = _next(requested, following, anomalies.repeat_pages)
         if token is not None:
-            page["nextPageToken"] = self._mint(token)
+            page["nextPageToken"] = self._mint(evolve(token, minted=now))
         return page
 
     def _requested(self, listing: Listing, query: Mapping[str, str], name: str | None, now: float) -> _Token:
@@ -223,3 +217,10 @@ class Pages:
 
     def _is_dead(self, token: _Token, now: float) -> bool:
         return now - token.minted >= self._settings.token_lifetime - TOLERANCE
+
+
+def _next(requested: _Token, following: _Token | None, repeated: int | str | None) -> _Token | None:
+    """Return the next page, or None; `repeated` is the setting `repeat_pages`."""
+    if repeated is None or (following is not None and requested.page != repeated):
+        return following
+    return requested if repeated == "last" else evolve(requested, given=0, page=1)

@@ -133,12 +133,10 @@ class Transactions(Rows):
 
     def row(self, number: int) -> Row:
         """Return a transaction."""
+        blocks, position = self.blocks, number + self._shift
         # The block is the first one whose total exceeds the position on the chain. It is one of two, because
         # the total of block n lies between 2n and 2n + 2.
-        blocks, position = self.blocks, number + self._shift
-        block = position // 2
-        if blocks.total(block) <= position:
-            block += 1
+        block = position // 2 + (blocks.total(position // 2) <= position)
         drawn = self.draw(number)
         gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
         call, method, name = METHODS[drawn[35] % len(METHODS)]

@@ -17,7 +17,7 @@ from decimal import Decimal
 from functools import lru_cache
 from http import HTTPStatus
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from attrs import define
@@ -44,7 +44,7 @@ from chainapi.simulator.validation import (
     parameters_of,
     read_body,
 )
-from chainapi.simulator.writes import created
+from chainapi.simulator.writes import WRITES
 
 __all__ = ["Answer", "Call", "World"]
 
@@ -115,13 +115,12 @@ class World:
         service, path, segments = _place(request.method, address)
         key = request.headers.get(settings.api_key_header) if service == "data" else None
         valid = key if key in (settings.api_key, *settings.other_keys) else None
-        match = match_path(segments) if service else None
         stopped = self._quotas[service, valid].sent(now, settings.block)
         self.stats.sent_while_stopped += stopped
         parameters = _parameters(query)
         if request.method != "GET":
             parameters |= parameters_of(request.body)
-        token = parameters.get("pageToken", "")
+        match, token = match_path(segments) if service else None, parameters.get("pageToken", "")
         exchange = Exchange(
             number=len(self.log or ()) + 1,
             method=request.method,
@@ -253,25 +252,20 @@ class World:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         if match is None:
             raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.exchange.segments[1:]])}")
-        status, parameters = 200, dict[str, Any](call.parameters)
-        if method != "GET":
-            body = checked_body(match, read_body(call.request.body))
-            status = 201 if created(match.name, method) else 200
-            parameters = parameters if match.endpoint.reads else body
-        found = self._contents(match, parameters)
-        return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
-
-    def _contents(self, match: Match, given: Mapping[str, Any]) -> Listing | Row | None:
-        """Return the part of a list, or the resource, that a request names or changes.
-
-        `given` are parameters of the query, or the checked body of a write. Raises HTTPError.
-        """
-        if not match.endpoint.single:
-            return self._listing(match, given)
+        if method == "GET":
+            return 200, self._read(match, call.parameters, now)
+        body = checked_body(match, read_body(call.request.body))
         if not match.endpoint.reads:
-            written: Row | None = serve(Lookup(match, given, self.state))
-            return written
-        row: Row = serve(Lookup(match, checked_query(match, given), self.state))
+            check_path(match, self.settings.chains)
+            return (201 if method == "POST" else 200), WRITES[match.name](Lookup(match, body, self.state))
+        status = 201 if match.name == "data.aggregate_signatures" else 200  # as if it created something
+        return status, self._read(match, call.parameters, now)
+
+    def _read(self, match: Match, query: Mapping[str, str], now: float) -> Row:
+        """Return the page of a list, or the resource; raise HTTPError."""
+        if not match.endpoint.single:
+            return self._pages.page(self._listing(match, query), query, now)
+        row: Row = serve(Lookup(match, checked_query(match, query), self.state))
         injector = self._injector(match.segments)
         return row if injector is None else injector.resource(row)
 

@@ -2,33 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from chainapi.simulator.handlers import addresses_of, handles, webhook_of
+from chainapi.simulator.handlers import addresses_of, webhook_of
 from chainapi.simulator.rows import Row
 from chainapi.simulator.state import Lookup
 from chainapi.simulator.validation import HTTPError
 
-__all__ = ["created"]
+__all__ = ["WRITES"]
 
 REINDEX_SECONDS = 3_600  # in which a token can be reindexed once
-# Routes with POST whose answer is no 201.
-READING = frozenset(
-    {
-        "data.primary_network.utxos_v2",
-        "data.primary_network.last_activity_v2",
-        "metrics.looking_glass.composite_query",
-        "metrics.looking_glass.composite_query_v1",
-    }
-)
 
 
-def created(name: str, method: str) -> bool:
-    """Return whether the answer of a route has the status 201."""
-    return method == "POST" and name not in READING
-
-
-@handles("data.webhooks.create")
 def _create(lookup: Lookup) -> Row:
     body, state = lookup.values, lookup.state
     name = state.identifier()
@@ -39,8 +25,7 @@ def _create(lookup: Lookup) -> Row:
         "chainId": body.get("chainId", "p-chain"),
         "status": "active",
         "createdAt": state.time,
-        "name": body.get("name", ""),
-        "description": body.get("description", ""),
+        **{name: body.get(name, "") for name in ("name", "description")},
         "eventType": body["eventType"],
         "metadata": body["metadata"],
         **{name: body[name] for name in ("includeInternalTxs", "includeLogs") if name in body},
@@ -49,12 +34,10 @@ def _create(lookup: Lookup) -> Row:
     return state.webhooks[name]
 
 
-@handles("data.webhooks.update")
 def _update(lookup: Lookup) -> Row:
     return _edit(lookup, **lookup.values)
 
 
-@handles("data.webhooks.deactivate")
 def _deactivate(lookup: Lookup) -> Row:
     name = lookup.match.values["id"]
     if lookup.state.webhooks.get(name, {}).get("status") == "inactive":
@@ -62,13 +45,11 @@ def _deactivate(lookup: Lookup) -> Row:
     return _edit(lookup, status="inactive")
 
 
-@handles("data.webhooks.add_addresses")
 def _add_addresses(lookup: Lookup) -> Row:
     watched = _watched(lookup)
     return _watch(lookup, [*watched, *(one for one in lookup.values["addresses"] if one not in watched)])
 
 
-@handles("data.webhooks.remove_addresses")
 def _remove_addresses(lookup: Lookup) -> Row:
     watched, removed = _watched(lookup), set(lookup.values["addresses"])
     if not removed & set(watched):
@@ -99,13 +80,11 @@ def _watch(lookup: Lookup, watched: list[str]) -> Row:
     return _edit(lookup, metadata={**webhook_of(lookup, name)["metadata"], "addresses": watched[::-1]})
 
 
-@handles("data.webhooks.rotate_shared_secret")
 def _rotate(lookup: Lookup) -> Row:
     lookup.state.secret = lookup.state.draw()[:32].hex()
     return {"secret": lookup.state.secret}
 
 
-@handles("data.export_transactions")
 def _export(lookup: Lookup) -> Row:
     state = lookup.state
     operation = {
@@ -119,10 +98,21 @@ def _export(lookup: Lookup) -> Row:
     return operation
 
 
-@handles("data.nfts.reindex")
 def _reindex(lookup: Lookup) -> None:
     state, token = lookup.state, lookup.match.segments
     recent = {one: time for one, time in state.reindexed.items() if state.time - time < REINDEX_SECONDS}
     if token in recent:
         raise HTTPError(400, "a token can be reindexed once an hour")
     state.reindexed = {**recent, token: state.time}
+
+
+WRITES: Mapping[str, Callable[[Lookup], Row | None]] = {  # by the names of the routes
+    "data.webhooks.create": _create,
+    "data.webhooks.update": _update,
+    "data.webhooks.deactivate": _deactivate,
+    "data.webhooks.add_addresses": _add_addresses,
+    "data.webhooks.remove_addresses": _remove_addresses,
+    "data.webhooks.rotate_shared_secret": _rotate,
+    "data.export_transactions": _export,
+    "data.nfts.reindex": _reindex,
+}
