@@ -54,10 +54,11 @@ class Secrets:
         """
         for secret in self._known.values():
             key = secret.reveal()
-            text = masked(text, key)
-            if len(key) >= SHORT:
-                for form in (key, *_in_base64(key)):
-                    text = _without(text, form)
+            if len(key) < SHORT:
+                text = masked(text, key)
+                continue
+            for form in (key, *_in_base64(key)):
+                text = _without(text, form)
         return text
 
     def masked_bytes(self, body: bytes) -> bytes:
