@@ -22,7 +22,7 @@ from chainapi.models.schema import Field, fields_of, type_of
 from chainapi.simulator.matching import Match, check_route
 from chainapi.simulator.rows import Draw, Row, Rows, View
 
-__all__ = ["Anomalies", "Injector", "with_malformed_row"]
+__all__ = ["NO_ANOMALIES", "Anomalies", "Injector", "with_malformed_row"]
 
 Order = Literal["descending", "swapped", "shuffled", "ascending"]
 Paging = Literal["cursor", "offset"]
@@ -99,6 +99,9 @@ class Anomalies:
     repeat_pages: int | Literal["last"] | None = field(default=None, validator=_last_or_count)
 
 
+NO_ANOMALIES = Anomalies()
+
+
 @define(eq=False)
 class Injector:
     """Injects the anomalies of one list, or of one resource.
@@ -131,19 +134,24 @@ class Injector:
         self.passes += 1
         return self.passes - 1
 
-    def view(self, view: View, walk: int, answer: int) -> View:
-        """Return a part of the list with the anomalies of pass `walk`, answer `answer`."""
-        anomalies = self.anomalies
+    def next_view(self, view: View, walk: int) -> View:
+        """Return a part of the list with the anomalies of a pass and the next answer."""
+        self.answers += 1
+        return self._view(view, walk, self.answers - 1)
+
+    def latest(self, view: View) -> View:
+        """Return a part of the list with the anomalies of the latest pass and answer."""
+        return self._view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
+
+    def _view(self, view: View, walk: int, answer: int) -> View:
+        if (anomalies := self.anomalies) is NO_ANOMALIES:
+            return view
         span = anomalies.ties * anomalies.equal
         low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
         version, rows = self._version(walk, answer), view.source
         source = AnomalousRows(rows.size, rows, self, walk, version, low, math.inf if high is None else high)
         ascending = view.ascending != (anomalies.order == "ascending")
         return evolve(view, source=source, low=low, high=high, ascending=ascending)
-
-    def latest(self, view: View) -> View:
-        """Return a part of the list with the anomalies of the latest pass and answer."""
-        return self.view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
 
     def resource(self, resource: Row) -> Row:
         """Return a single resource with its anomalies; each answer is a pass of its own."""

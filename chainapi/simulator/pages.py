@@ -19,7 +19,7 @@ from uuid import UUID
 import msgspec
 from attrs import define, evolve, frozen
 
-from chainapi.simulator.anomalies import Anomalies, Injector
+from chainapi.simulator.anomalies import Injector
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.quota import TOLERANCE
 from chainapi.simulator.rows import Row, Rows, View, encode
@@ -45,18 +45,18 @@ class Listing:
         match: route and path.
         view: the part that the query selects.
         added: number of rows that were added to the list.
-        injector: anomalies of the list; None for no anomalies.
+        injector: anomalies of the list.
 
     """
 
     match: Match
     view: View
     added: int
-    injector: Injector | None
+    injector: Injector
 
     def rows(self) -> list[Row]:
         """Return all rows, in the page order of the latest pass."""
-        view = self.view if self.injector is None else self.injector.latest(self.view)
+        view = self.injector.latest(self.view)
         rows = view.source.rows(view.low, max(view.end(self.added), view.low))
         return rows[::-1] if view.ascending else rows
 
@@ -169,11 +169,7 @@ class Pages:
         query = {name: value for name, value in parameters.items() if name != "pageToken"}
         size = listing.page_size(self._settings, query)
         requested = self._requested(listing, query, parameters.get("pageToken"), now)
-        view, injector = listing.view, listing.injector
-        if injector is not None:
-            view = injector.view(view, requested.walk, injector.answers)
-            injector.answers += 1
-        anomalies = Anomalies() if injector is None else injector.anomalies
+        view, anomalies = listing.injector.next_view(listing.view, requested.walk), listing.injector.anomalies
         end = view.end(listing.added)
         if requested.given and anomalies.paging == "cursor" and not view.ascending:
             end = requested.end
@@ -195,8 +191,7 @@ class Pages:
         """Return the page of a token, which may be used again, or the first page."""
         place, parameters = listing.match.segments, frozenset(query.items())
         if name is None:
-            walk = 0 if listing.injector is None else listing.injector.begin()
-            return _Token(place, parameters, now, walk=walk)
+            return _Token(place, parameters, now, walk=listing.injector.begin())
         token = self._tokens.get(name)
         if self._is_dead(token, now) if token is not None else self.number(name):
             self._stats.tokens_expired += 1

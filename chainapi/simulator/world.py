@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from chainapi._api.routes import units_of
 from chainapi._http.message import Request, Response
-from chainapi.simulator.anomalies import Injector, with_malformed_row
+from chainapi.simulator.anomalies import NO_ANOMALIES, Injector, with_malformed_row
 from chainapi.simulator.faults import Broken, Fault, Schedule
 from chainapi.simulator.handlers import serve
 from chainapi.simulator.matching import Match, Segments, first_segment, match_path, route_has
@@ -266,8 +266,7 @@ class World:
         if not match.endpoint.single:
             return self._pages.page(self._listing(match, query), query, now)
         row: Row = serve(Lookup(match, checked_query(match, query), self.state))
-        injector = self._injector(match.segments)
-        return row if injector is None else injector.resource(row)
+        return self._injector(match.segments).resource(row)
 
     def _listing(self, match: Match, query: Mapping[str, str]) -> Listing:
         # All pages of a list share a view, except for webhooks: writes change their lists.
@@ -281,12 +280,12 @@ class World:
         view: View = serve(Lookup(match, checked_query(match, dict(query)), self.state))
         return view
 
-    def _make_injector(self, segments: Segments) -> Injector | None:
-        """Return the first anomalies whose route has the path, None for no anomalies."""
-        for one in self.settings.anomalies:
-            if one.route is None or route_has(one.route, segments):
-                return Injector(one, matched(*segments), self.settings.seed, self.settings.chains)
-        return None
+    def _make_injector(self, segments: Segments) -> Injector:
+        """Return the injector of the first anomalies whose route has the path."""
+        settings = self.settings
+        fitting = (one for one in settings.anomalies if one.route is None or route_has(one.route, segments))
+        anomalies = next(fitting, NO_ANOMALIES)
+        return Injector(anomalies, matched(*segments), settings.seed, settings.chains)
 
     def _quota_name(self, service: Service | None, key: str | None) -> str:
         """Return the name of a request's quota, which does not show the key."""
