@@ -27,21 +27,15 @@ MISSING = 0.2  # share of rows that lack an optional field
 SHARED = frozenset({"chainId", "chainName", "network", "currencyCode"})
 # Fields that hold the row itself.
 WRAPPERS = frozenset({"nativeTransaction", "nativeTokenBalance", "result", "chainInfo"})
-# Optional fields that the services always send, by the names of their records.
-ALWAYS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("EvmBlock", "NativeTransaction", "FullNativeTransaction"), frozenset({"chainId"})),
-    **dict.fromkeys(("Erc20TokenBalance", "Erc20TokenV2"), frozenset({"tokenReputation"})),
-    "ActiveValidator": frozenset({"geolocation"}),
-    "NetworkToken": frozenset({"name", "symbol", "decimals"}),
-    "ChainInfo": frozenset(
-        {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
-        | {"platformChainId", "subnetId", "enabledFeatures"}
-    ),
-}
+# Optional fields that the services always send, after the names of their records.
+ALWAYS = re.compile(
+    r"(EvmBlock|(Full)?NativeTransaction)\.chainId|Erc20Token(Balance|V2)\.tokenReputation"
+    r"|ActiveValidator\.geolocation|NetworkToken\.(name|symbol|decimals)"
+    r"|ChainInfo\.(chainId|status|chainName|description|platformChainId|subnetId|vmName|rpcUrl|isTestnet)"
+    r"|ChainInfo\.(networkToken|enabledFeatures)"
+)
 # Two names of one network: a field repeats the one that it lists.
 SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
-# Seeded for each row: a new generator would be seeded twice.
-_RANDOM = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
 
 
 @frozen(cache_hash=True)
@@ -69,11 +63,12 @@ class Generated(Timed):
         return row
 
     def context(self, number: int) -> Context:
-        """Return the context of a row, valid until the next one."""
-        _RANDOM.seed(self.draw(number))
+        """Return the context of a row."""
+        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
+        random.seed(self.draw(number))  # it would hash these bytes twice if it was made with them
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
-        return Context(self.seed, _RANDOM, number, self.time(number), self.chains, echoes, shared)
+        return Context(self.seed, random, number, self.time(number), self.chains, echoes, shared)
 
 
 # From types to factories
@@ -134,12 +129,12 @@ def _record(model: Any, *, outer: bool) -> Factory:
 
     A share of the objects lacks each of them.
     """
-    always = ALWAYS.get(model.__name__, frozenset[str]())
     fields: list[tuple[str, Type, bool, Factory]] = []
     for field in fields_of(model):
         of = field.type.members[0] if field.type.members else field.type
         make = _factory(field.type, field.wire, owner=model, outer=outer and field.wire in WRAPPERS)
-        fields.append((field.wire, of, not field.required and field.wire not in always, make))
+        optional = not field.required and not ALWAYS.fullmatch(f"{model.__name__}.{field.wire}")
+        fields.append((field.wire, of, optional, make))
 
     def record(context: Context) -> Row:
         echoes = context.echoes if outer else context.shared
