@@ -45,13 +45,25 @@ class Points(Timed):
 
     def row(self, number: int) -> Row:
         """Return a point."""
-        time = self.time(number)
-        word: int = unpack_from("<I", self.draw(number // WORDS), number % WORDS * 4)[0]
-        noise = word / 2**32
+        row: Row = self.rows(number, number + 1)[0]
+        return row
+
+    def rows(self, start: int, stop: int) -> list[Row]:
+        """Return the points `stop - 1` down to `start`, newest first; a page may have thousands."""
+        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
+        drawn = b"".join(map(self.draw, range(start // WORDS, -(-stop // WORDS))))
+        words = unpack_from(f"<{stop - start}I", drawn, start % WORDS * 4)
+        first, step = self.time(start), self.step
+        points = [
+            self._point(number, first + (number - start) * step, word / 2**32, level)
+            for number, word in enumerate(words, start)
+        ]
+        return points[::-1]
+
+    def _point(self, number: int, time: int, noise: float, level: float) -> Row:
         if self.cumulative:
             scale = self.scale or 1
             return {"timestamp": time, "value": number * scale + int(noise * scale)}
-        level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         value = level * (_RHYTHM[time // DAY % len(_RHYTHM)] + 0.4 * (noise - 0.5))
         return {"timestamp": time, "value": int(value * self.scale) if self.scale else round(value, 2)}
 
