@@ -112,8 +112,7 @@ def server_of(origin: str) -> Attributes:
 
 def chosen(names: Iterable[str], known: Attributes) -> dict[str, str | int]:
     """Return the attributes that a table names, and that have a value."""
-    values = {name: known.get(name) for name in names}
-    return {name: value for name, value in values.items() if value is not None and value != ""}
+    return {name: value for name in names if (value := known.get(name)) is not None and value != ""}
 
 
 class Metrics:
