@@ -112,7 +112,7 @@ def _name(seed: int, number: int, page: int) -> str:
     It is a UUID whose first nine bytes are a seal, as far as its version leaves them.
     """
     content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
-    seal = blake2b(content, key=b"%d token" % seed, digest_size=9).digest()
+    seal = blake2b(content, key=f"{seed} token".encode()[:64], digest_size=9).digest()
     return str(UUID(bytes=seal + content, version=4))
 
 
