@@ -22,7 +22,7 @@ __all__ = [
 
 SEARCHED = 1_000  # blocks in which a hash is searched
 BASE_FEE = 25_000_000_000
-WORDS = 16  # in a draw: several points share one
+WORDS = 16  # in a draw: several points share one, as a page may have thousands
 
 # Level of a day's week and half-year, until both begin again.
 _RHYTHM = [1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181) for day in range(7 * 181)]
@@ -49,7 +49,7 @@ class Points(Timed):
         return row
 
     def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the points `stop - 1` down to `start`, newest first; a page may have thousands."""
+        """Return the points `stop - 1` down to `start`, newest first."""
         level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         drawn = b"".join(map(self.draw, range(start // WORDS, -(-stop // WORDS))))
         words = unpack_from(f"<{stop - start}I", drawn, start % WORDS * 4)
