@@ -97,23 +97,22 @@ class Problem:
 
 
 _UPSTREAM = "an upstream service failed"
-_KINDS: Mapping[type[ChainAPIError], tuple[int, str, str]] = {  # status, kind, detail; "" takes the error's
-    ArgumentError: (422, "invalid-argument", ""),
-    CheckpointError: (422, "invalid-checkpoint", ""),
+_FULL = "too many requests wait for quota: those are expected to have left in {error.retry_after:.1f} s"
+_UNKNOWN = "it is unknown whether an upstream service made the change"
+_KINDS: Mapping[type[ChainAPIError], tuple[int, str, str]] = {  # status, kind, detail; "": of the service
+    ArgumentError: (422, "invalid-argument", "{error}"),
+    CheckpointError: (422, "invalid-checkpoint", "{error}"),
     BadRequestError: (422, "refused-argument", ""),
     NotFoundError: (404, "not-found", ""),
     WebhookSignatureError: (401, "unsigned", "the signature of the webhook is missing or wrong"),
-    QuotaWaitError: (503, "quota", ""),
+    QueueFullError: (503, "quota", _FULL),
+    QuotaWaitError: (503, "quota", "quota is available again in {error.retry_after:.1f} s"),
     RateLimitedError: (503, "quota", "the quota of an upstream service is used up"),
     SessionClosedError: (503, "unavailable", "the server is shutting down"),
     ShareUnavailableError: (503, "unavailable", "the shared quota cannot be reached"),
-    DeadlineExceededError: (504, "deadline", ""),
+    DeadlineExceededError: (504, "deadline", "no answer within {error.deadline:g} s"),
     APITimeoutError: (504, "upstream-timeout", "an upstream service did not answer in time"),
-    OutcomeUnknownError: (
-        502,
-        "outcome-unknown",
-        "it is unknown whether an upstream service made the change",
-    ),
+    OutcomeUnknownError: (502, "outcome-unknown", _UNKNOWN),
     APIConnectionError: (502, "upstream", _UPSTREAM),
     APIStatusError: (502, "upstream", _UPSTREAM),
     DecodeError: (502, "upstream", "an upstream service sent an answer that cannot be read"),
@@ -137,7 +136,9 @@ def problem_of(error: ChainAPIError, session: SessionView | None = None, place: 
     status, kind, detail = _kind(error)
     wait = _wait(error, session)
     LOGGER.log(_level(error, status), "%s answered %d: %s: %s", place, status, type(error).__name__, error)
-    return Problem(status, kind, detail or _detail(error), wait)
+    if isinstance(error, APIStatusError) and not detail:
+        return Problem(status, kind, "; ".join(error.messages) or error.error, wait)
+    return Problem(status, kind, detail.format(error=error), wait)
 
 
 def upstream_error(error: BaseException) -> ChainAPIError | None:
@@ -170,21 +171,6 @@ def _wait(error: ChainAPIError, session: SessionView | None = None) -> float | N
     if wait is None and isinstance(error, RateLimitedError) and session is not None:
         wait = max((quota.stopped_for for quota in session.quota.values()), default=0.0) or None
     return wait
-
-
-def _detail(error: ChainAPIError) -> str:
-    """Return the sentence of an error that the client may see."""
-    if isinstance(error, APIStatusError):
-        return "; ".join(error.messages) or error.error
-    if isinstance(error, DeadlineExceededError):
-        return f"no answer within {error.deadline:g} s"
-    if isinstance(error, QueueFullError):
-        return (
-            f"too many requests wait for quota: those are expected to have left in {error.retry_after:.1f} s"
-        )
-    if isinstance(error, QuotaWaitError):
-        return f"quota is available again in {error.retry_after:.1f} s"
-    return str(error)
 
 
 def _level(error: ChainAPIError, status: int) -> int:

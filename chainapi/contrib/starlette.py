@@ -101,13 +101,17 @@ def get_session(connection: HTTPConnection) -> SessionView:
         ConfigurationError: the application has none; the message names the lifespan.
 
     """
-    session = _found(connection, _SESSION)
-    if not isinstance(session, SessionView):
+    if (session := _session(connection)) is None:
         raise ConfigurationError(
             "the application has no session in app.state.chainapi: pass lifespan=lifespan(...) of"
             " chainapi.contrib.fastapi or .starlette to it, or set the attribute in a test"
         )
     return session
+
+
+def _session(connection: HTTPConnection) -> SessionView | None:
+    session = _found(connection, _SESSION)
+    return session if isinstance(session, SessionView) else None
 
 
 def _found(connection: HTTPConnection, name: str) -> Any:
@@ -144,9 +148,7 @@ async def _answer_error(connection: Any, fault: Exception) -> Any:
     error = upstream_error(fault)
     if error is None:
         raise fault
-    session = _found(connection, _SESSION)
-    known = session if isinstance(session, SessionView) else None
-    problem = problem_of(error, known, _place(connection.scope))
+    problem = problem_of(error, _session(connection), _place(connection.scope))
     if isinstance(connection, WebSocket):
         later = problem.status in (HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT)
         return await connection.close(_TRY_AGAIN_LATER if later else _INTERNAL_ERROR, problem.kind)
@@ -296,8 +298,8 @@ async def health(request: Request) -> Response:
 
     The status is 503 if the session is not open. Nothing is sent upstream.
     """
-    session, answers = _found(request, _SESSION), _found(request, _ANSWERS) or {}
-    is_open = isinstance(session, SessionView) and not session.connection.closed
+    session, answers = _session(request), _found(request, _ANSWERS) or {}
+    is_open = session is not None and not session.connection.closed
     now = asyncio.get_running_loop().time()
     last = {
         name: {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from threading import Lock
 from typing import TypeAlias
@@ -16,9 +16,9 @@ from opentelemetry.metrics import CallbackOptions, Meter, Observation
 from chainapi._http.telemetry import Observed
 from chainapi._limits.view import QuotaSnapshot
 
-__all__ = ["METRICS", "Attributes", "Instrument", "Metrics", "server_of"]
+__all__ = ["METRICS", "Attributes", "Instrument", "Metrics", "chosen", "server_of"]
 
-Attributes: TypeAlias = dict[str, str | int]
+Attributes: TypeAlias = Mapping[str, str | int | None]
 
 PATIENCE = 0.2  # seconds in which a loop returns its quotas to the thread of an exporter
 
@@ -46,7 +46,7 @@ _SERVICE = ("chainapi.service",)
 _SERVER = (*_SERVICE, "server.address", "server.port")
 _METHOD = (*_SERVER, "http.request.method", "url.scheme", "url.template")
 
-REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, REMAINING, LIMIT, WAITING = METRICS = (
+REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, *_ = METRICS = (
     Instrument(
         "http.client.request.duration",
         "histogram",
@@ -110,50 +110,36 @@ def server_of(origin: str) -> Attributes:
     return {"url.scheme": parts.scheme, "server.address": parts.hostname or "", "server.port": port}
 
 
+def chosen(names: Iterable[str], known: Attributes) -> dict[str, str | int]:
+    """Return the attributes that a table names, and that have a value."""
+    return {name: value for name in names if (value := known.get(name)) is not None and value != ""}
+
+
 class Metrics:
     """Instruments of one meter, for all sessions that are observed with it."""
 
     def __init__(self, meter: Meter) -> None:
-        self._record = {
-            one.name: meter.create_histogram(
-                one.name, one.unit, one.meaning, explicit_bucket_boundaries_advisory=one.bounds
-            ).record
-            for one in METRICS
-            if one.kind == "histogram"
-        }
-        self._add = {
-            one.name: meter.create_counter(one.name, one.unit, one.meaning).add
-            for one in METRICS
-            if one.kind == "counter"
-        }
+        self._record: dict[str, Callable[[float, dict[str, str | int]], None]] = {}
         self._quotas = _Quotas()
-        for one, read in ((REMAINING, _remaining), (LIMIT, _limit), (WAITING, _waiting)):
-            callback = partial(self._quotas.observations, read)
-            meter.create_observable_gauge(one.name, [callback], one.unit, one.meaning)
+        for one in METRICS:
+            if one.kind == "histogram":
+                histogram = meter.create_histogram(
+                    one.name, one.unit, one.meaning, explicit_bucket_boundaries_advisory=one.bounds
+                )
+                self._record[one.name] = histogram.record
+            elif one.kind == "counter":
+                self._record[one.name] = meter.create_counter(one.name, one.unit, one.meaning).add
+            else:
+                callback = partial(self._quotas.observations, one)
+                meter.create_observable_gauge(one.name, [callback], one.unit, one.meaning)
 
-    def record(self, instrument: Instrument, seconds: float, attributes: Attributes) -> None:
-        """Record a duration."""
-        self._record[instrument.name](seconds, attributes)
-
-    def count(self, instrument: Instrument, attributes: Attributes) -> None:
-        """Count one occurrence."""
-        self._add[instrument.name](1, attributes)
+    def record(self, instrument: Instrument, value: float, known: Attributes) -> None:
+        """Record seconds or a count, with those of the attributes that the table names."""
+        self._record[instrument.name](value, chosen(instrument.attributes, known))
 
     def observe(self, session: Observed) -> None:
         """Observe the quotas of a session, as long as it lives."""
         self._quotas.add(session)
-
-
-def _remaining(quota: QuotaSnapshot) -> float | None:
-    return quota.remaining
-
-
-def _limit(quota: QuotaSnapshot) -> float | None:
-    return quota.limit
-
-
-def _waiting(quota: QuotaSnapshot) -> float | None:
-    return quota.waiting
 
 
 _Quota: TypeAlias = tuple[str, str, QuotaSnapshot]
@@ -170,9 +156,7 @@ class _Quotas:
         with self._lock:
             self._sessions.add(session)
 
-    def observations(
-        self, read: Callable[[QuotaSnapshot], float | None], _: CallbackOptions
-    ) -> Iterable[Observation]:
+    def observations(self, gauge: Instrument, _: CallbackOptions) -> Iterable[Observation]:
         """Yield one observation for each server, of its quota with the fewest units."""
         fewest: dict[tuple[str, str], QuotaSnapshot] = {}
         for name, origin, quota in self._read():
@@ -182,10 +166,10 @@ class _Quotas:
             ):
                 fewest[name, origin] = quota
         for (name, origin), quota in fewest.items():
-            if (value := read(quota)) is not None:
-                server = server_of(origin)
-                del server["url.scheme"]
-                yield Observation(value, {"chainapi.service": name, **server})
+            value = getattr(quota, gauge.name.rpartition(".")[2])  # remaining, limit or waiting
+            if value is not None:
+                known = {"chainapi.service": name, **server_of(origin)}
+                yield Observation(value, chosen(gauge.attributes, known))
 
     def _read(self) -> Iterator[_Quota]:
         with self._lock:

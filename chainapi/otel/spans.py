@@ -1,4 +1,4 @@
-"""Spans of calls: one for a call, in it one for each attempt and each wait."""
+"""Telemetry of one call: spans of it, its attempts and its waits, and its metrics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
-from attrs import define, field, frozen
+from attrs import frozen
 from opentelemetry import context, trace
 from opentelemetry.context import Context
 from opentelemetry.propagators.textmap import Setter, TextMapPropagator
@@ -15,14 +15,25 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from chainapi.events import (
     CallBegan,
     CallEnded,
+    CallEvent,
     QuotaWaitEnded,
     RequestSent,
     ResponseReceived,
     RetryScheduled,
 )
-from chainapi.otel.metrics import Attributes, server_of
+from chainapi.otel.metrics import (
+    CALLS,
+    REFUSALS,
+    REQUESTS,
+    RETRIES,
+    WAITS,
+    Attributes,
+    Metrics,
+    chosen,
+    server_of,
+)
 
-__all__ = ["SPANS", "CallSpans", "SpanType"]
+__all__ = ["SPANS", "Call", "SpanType"]
 
 # Outcomes of a call that are no error: the caller left, or nobody needed the page any more.
 _NOT_FAILED = frozenset({"", "CancelledError", "GeneratorExit", "GivenUp"})
@@ -53,7 +64,7 @@ class SpanType:
 
 _REQUEST = ("chainapi.service", "chainapi.call", "http.request.method", "url.template")
 
-SPANS = (
+_CALL, _ATTEMPT, _WAIT = SPANS = (
     SpanType(
         "chainapi {method} {url.template}",
         "INTERNAL",
@@ -85,71 +96,57 @@ SPANS = (
 )
 
 
-@define(eq=False, repr=False)
-class CallSpans:
-    """Spans of one call that is under way.
+class Call:
+    """Call that is under way.
 
     Args:
         tracer: makes the spans.
+        metrics: the instruments.
         began: the event of the begin; it happens in the task of the call.
 
     """
 
-    tracer: Tracer
-    began: CallBegan
-    request: Attributes = field(init=False)  # of the route
-    server: Attributes = field(init=False)
-    name: str = field(init=False)
-    _span: Span = field(init=False)
-    _context: Context = field(init=False)
-    _attempt: Span | None = field(default=None, init=False)
-    _sent: float = field(default=0.0, init=False)  # when that attempt began
-
-    def __attrs_post_init__(self) -> None:
-        began = self.began
-        method = began.where.partition(" ")[0]
-        self.name = f"{method} {began.route}"
-        self.request = {
+    def __init__(self, tracer: Tracer, metrics: Metrics, began: CallBegan) -> None:
+        self._tracer, self._metrics = tracer, metrics
+        self._names = began.where.partition(" ")[0], began.route
+        self._known: Attributes = {
             "chainapi.service": began.service,
-            "http.request.method": method,
+            "chainapi.call": began.call,
+            "chainapi.tag": began.tag,
+            "http.request.method": self._names[0],
             "url.template": began.route,
+            "url.full": began.url,
+            **server_of(began.url),
         }
-        self.server = server_of(began.url)
-        tag: Attributes = {"chainapi.tag": began.tag} if began.tag else {}
-        attributes = {**self.request, **self._number, **tag}
-        self._span = self.tracer.start_span(f"chainapi {self.name}", attributes=attributes)
+        self._context: Context | None = None  # of the caller, and then of the call
+        self._span = self._start(_CALL)
         self._context = trace.set_span_in_context(self._span)
+        self._attempt: Span | None = None
+        self._sent = 0.0  # when that attempt began
+        self._error = ""  # error.type of the last attempt
 
-    @property
-    def _number(self) -> Attributes:
-        return {"chainapi.call": self.began.call or 0}
-
-    def waited(self, event: QuotaWaitEnded) -> None:
-        """Record a wait that is over."""
-        now = time.time_ns()
-        span = self.tracer.start_span(
-            "chainapi wait for quota",
-            self._context,
-            attributes={
-                "chainapi.service": event.service,
-                **self._number,
-                "chainapi.wait.reason": event.reason,
-            },
-            start_time=now - int(event.seconds * 1e9),
-        )
-        span.end(now)
-
-    def sent(self, event: RequestSent) -> None:
-        """Begin the span of an attempt."""
-        again: Attributes = {"http.request.resend_count": event.attempt - 1} if event.attempt > 1 else {}
-        self._sent = time.monotonic()
-        full = {"url.full": self.began.url}
-        self._attempt = self.tracer.start_span(
-            self.name,
-            self._context,
-            SpanKind.CLIENT,
-            {**self.request, **self._number, **self.server, **full, **again},
-        )
+    def on_event(self, event: CallEvent) -> None:
+        """Record an event after the begin of the call, its end included."""
+        match event:
+            case RequestSent():
+                again = {"http.request.resend_count": event.attempt - 1 or None}
+                self._sent = time.monotonic()
+                self._attempt = self._start(_ATTEMPT, again)
+            case ResponseReceived():
+                self._received(event)
+            case QuotaWaitEnded():
+                reason, now = {"chainapi.wait.reason": event.reason}, time.time_ns()
+                self._start(_WAIT, reason, now - int(event.seconds * 1e9)).end(now)
+                self._metrics.record(WAITS, event.seconds, {**self._known, **reason})
+            case RetryScheduled():
+                # A response that succeeded is repeated only if its body was no JSON.
+                error = {"error.type": self._error or "DecodeError"}
+                self._span.add_event("chainapi.retry", {"chainapi.pause": event.wait, **error})
+                self._metrics.record(RETRIES, 1, {**self._known, **error})
+            case CallEnded():
+                self._ended(event)
+            case _:
+                pass  # of the walk, after the call
 
     @contextmanager
     def attempt(self, propagator: TextMapPropagator) -> Iterator[Mapping[str, str]]:
@@ -169,31 +166,35 @@ class CallSpans:
         else:
             context.detach(token)
 
-    def received(self, event: ResponseReceived) -> str:
-        """End the span of an attempt, and return its error.type; empty without an error."""
-        error = _error_of(event)
+    def _start(self, kind: SpanType, more: Attributes | None = None, at: int | None = None) -> Span:
+        """Start a span, at a Unix time in nanoseconds or now."""
+        method, template = self._names
+        name = kind.name.replace("{method}", method).replace("{url.template}", template)
+        attributes = chosen(kind.attributes, {**self._known, **(more or {})})
+        return self._tracer.start_span(name, self._context, SpanKind[kind.kind], attributes, start_time=at)
+
+    def _received(self, event: ResponseReceived) -> None:
+        """End the span of an attempt."""
+        self._error = _error_of(event)
         span, self._attempt = self._attempt, None
         if span is not None:
             if event.status is not None:
                 span.set_attribute("http.response.status_code", event.status)
-            _end(span, error)
-        return error
+            _end(span, self._error)
+        known = {**self._known, "http.response.status_code": event.status, "error.type": self._error}
+        self._metrics.record(REQUESTS, event.elapsed, known)
+        if event.status == 429:
+            self._metrics.record(REFUSALS, 1, known)
 
-    def retried(self, event: RetryScheduled, error: str) -> None:
-        """Record the pause before another attempt, after an `error`."""
-        self._span.add_event("chainapi.retry", {"chainapi.pause": event.wait, "error.type": error})
-
-    def ended(self, event: CallEnded) -> float | None:
-        """End the span of the call, and of an attempt under way.
-
-        Return the seconds of that attempt; None without one.
-        """
-        under_way, self._attempt = self._attempt, None
-        if under_way is not None:
-            _end(under_way, event.error)
+    def _ended(self, event: CallEnded) -> None:
+        """End the span of the call, and of an attempt under way."""
+        known = {**self._known, "error.type": event.error}
+        if self._attempt is not None:
+            _end(self._attempt, event.error)
+            self._metrics.record(REQUESTS, time.monotonic() - self._sent, known)
         self._span.set_attribute("chainapi.attempts", event.attempts)
         _end(self._span, event.error)
-        return None if under_way is None else time.monotonic() - self._sent
+        self._metrics.record(CALLS, event.elapsed, known)
 
 
 class _LowerCase(Setter[dict[str, str]]):

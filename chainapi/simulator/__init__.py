@@ -10,8 +10,8 @@ Its answers follow from a seed.
     sim = Simulator()                                            # in memory: no socket, any event loop
     Session(transport=sim.transport(), metrics_base_url=sim.metrics_base_url, ...)
 
-A request passes `memory` or `server`, then `world` (keys, limits, faults), `contents` (what is at its path,
-by the handler of its route in `handlers` or `writes`), and `pages`.
+A request passes `memory` or `server`, then `world` (keys, limits, faults), the handler of its route in
+`handlers` or `writes`, and `pages`.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import define, field
 
 from chainapi._config import Provider
+from chainapi._http.message import Request
 from chainapi.simulator.anomalies import Anomalies
-from chainapi.simulator.calls import Post, WebhookCall, send_calls
+from chainapi.simulator.calls import Post, WebhookCall, calls_of, send_calls
 from chainapi.simulator.faults import Fault
-from chainapi.simulator.memory import Line, MemoryTransport
+from chainapi.simulator.memory import MemoryTransport
 from chainapi.simulator.settings import API_KEY_HEADER, Settings
 from chainapi.simulator.traffic import Exchange, Stats
 from chainapi.simulator.validation import text_of
-from chainapi.simulator.world import World
+from chainapi.simulator.world import Answer, World
 
 if TYPE_CHECKING:
     from chainapi.simulator.server import Server
@@ -100,7 +101,7 @@ class Simulator(Settings):
 
         if self._server is not None:
             raise RuntimeError("the simulator is already running: leave its `async with` first")
-        self._server = await Server(self._line()).start(self.port)
+        self._server = await Server(self._exchange).start(self.port)
         return self
 
     async def __aexit__(
@@ -162,7 +163,7 @@ class Simulator(Settings):
 
     def transport(self) -> MemoryTransport:
         """Return a transport to the services without a socket; it needs no running server."""
-        return MemoryTransport(self._line())
+        return MemoryTransport(self._exchange)
 
     def time(self) -> float:
         """Return the simulated time in seconds: the clock's plus all advances."""
@@ -207,7 +208,7 @@ class Simulator(Settings):
         call in seconds, so that calls do not arrive in order. Raises ValueError for a webhook that gets no
         calls: it is inactive, or its events are not documented.
         """
-        calls = self._world.contents.webhook_calls(webhook_id, events=events, doubled=doubled, late=late)
+        calls = calls_of(self._world.state, webhook_id, events=events, doubled=doubled, late=late)
         await send_calls(calls, post)
         return calls
 
@@ -217,8 +218,20 @@ class Simulator(Settings):
             "https://simulator.invalid" if self._server is None else f"http://127.0.0.1:{self._server.port}"
         )
 
-    def _line(self) -> Line:
-        return Line(self._world, self.time, self._next_latency)
+    async def _exchange(self, request: Request, grace: float = 0.0) -> Answer:
+        """Return the answer to a request, when it has arrived or the connection breaks.
 
-    def _next_latency(self) -> float:
-        return self.latency(self._random) if callable(self.latency) else self.latency
+        Half of the round trip passes before the services answer, half after it. The client reads the answer
+        `grace` seconds after it arrives. A stalled request never returns.
+        """
+        one_way = (self.latency(self._random) if callable(self.latency) else self.latency) / 2
+        call = self._world.sent(request, self.time())
+        await asyncio.sleep(one_way)
+        answer = self._world.answer(call, self.time())
+        if answer.broken == "stall":
+            await asyncio.get_running_loop().create_future()
+        if one_way or answer.slow:
+            await asyncio.sleep(one_way + answer.slow)
+        if not answer.broken:
+            self._world.delivered(call, answer.response, self.time(), grace)
+        return answer

@@ -9,25 +9,25 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import cache, lru_cache
 from random import Random
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, get_args
 
 from attrs import Attribute, define, evolve, field, frozen
-from attrs.validators import ge, in_
+from attrs.validators import ge, in_, le
 
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Field, fields_of, type_of
 from chainapi.simulator.matching import Match, check_route
 from chainapi.simulator.rows import Draw, Row, Rows, View
 
-__all__ = ["Anomalies", "Injector", "with_malformed_row"]
+__all__ = ["NO_ANOMALIES", "Anomalies", "Injector", "with_malformed_row"]
 
 Order = Literal["descending", "swapped", "shuffled", "ascending"]
 Paging = Literal["cursor", "offset"]
 Changing = Literal["never", "pass", "answer"]
-_Place: TypeAlias = tuple[Any, Any]  # an object and a name, or a list and an index
+_SHARE = [ge(0.0), le(1.0)]
 
 # Rows change places within runs, so that a page of a list of any length needs the order of its own run only.
 RUN = 10_000
@@ -50,11 +50,6 @@ NEW_FIELDS: Mapping[str, object] = {
     "newObject": {"newText": "inside", "newNull": None},
     "newNull": None,
 }
-
-
-def _share(_: object, attribute: Attribute[float], value: float) -> None:
-    if not 0 <= value <= 1:
-        raise ValueError(f"{attribute.name} must be a share from 0 to 1, not {value!r}")
 
 
 def _last_or_count(_: object, attribute: Attribute[Any], value: Any) -> None:
@@ -94,16 +89,17 @@ class Anomalies:
     ties: int = field(default=1, validator=ge(1))
     equal: int = field(default=1, validator=ge(1))
     replays: int = field(default=1, validator=ge(1))
-    order: Order = field(
-        default="descending", validator=in_(("descending", "swapped", "shuffled", "ascending"))
-    )
-    moved: float = field(default=0.0, validator=_share)
-    changing: Changing = field(default="never", validator=in_(("never", "pass", "answer")))
-    malformed: float = field(default=0.0, validator=_share)
-    unknown_fields: float = field(default=0.0, validator=_share)
-    unknown_values: float = field(default=0.0, validator=_share)
-    paging: Paging = field(default="cursor", validator=in_(("cursor", "offset")))
+    order: Order = field(default="descending", validator=in_(get_args(Order)))
+    moved: float = field(default=0.0, validator=_SHARE)
+    changing: Changing = field(default="never", validator=in_(get_args(Changing)))
+    malformed: float = field(default=0.0, validator=_SHARE)
+    unknown_fields: float = field(default=0.0, validator=_SHARE)
+    unknown_values: float = field(default=0.0, validator=_SHARE)
+    paging: Paging = field(default="cursor", validator=in_(get_args(Paging)))
     repeat_pages: int | Literal["last"] | None = field(default=None, validator=_last_or_count)
+
+
+NO_ANOMALIES = Anomalies()
 
 
 @define(eq=False)
@@ -127,8 +123,10 @@ class Injector:
     passes: int = 0
     answers: int = 0
     _draw: Draw = field(init=False)
+    _place: str = field(init=False)
 
     def __attrs_post_init__(self) -> None:
+        self._place = repr((self.seed, self.match.segments))
         self._draw = Draw(self.seed, "anomalies", *self.match.segments)
 
     def begin(self) -> int:
@@ -136,19 +134,24 @@ class Injector:
         self.passes += 1
         return self.passes - 1
 
-    def view(self, view: View, walk: int, answer: int) -> View:
-        """Return a part of the list with the anomalies of pass `walk`, answer `answer`."""
-        anomalies = self.anomalies
-        span = anomalies.ties * anomalies.equal
-        low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
-        version, rows = self._version(walk, answer), view.source
-        source = AnomalousRows(rows.size, rows, self, walk, version, low, high)
-        ascending = view.ascending != (anomalies.order == "ascending")
-        return evolve(view, source=source, low=low, high=high, ascending=ascending)
+    def next_view(self, view: View, walk: int) -> View:
+        """Return a part of the list with the anomalies of a pass and the next answer."""
+        self.answers += 1
+        return self._view(view, walk, self.answers - 1)
 
     def latest(self, view: View) -> View:
         """Return a part of the list with the anomalies of the latest pass and answer."""
-        return self.view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
+        return self._view(view, max(self.passes - 1, 0), max(self.answers - 1, 0))
+
+    def _view(self, view: View, walk: int, answer: int) -> View:
+        if (anomalies := self.anomalies) is NO_ANOMALIES:
+            return view
+        span = anomalies.ties * anomalies.equal
+        low, high = -(-view.low // span) * span, None if view.high is None else -(-view.high // span) * span
+        version, rows = self._version(walk, answer), view.source
+        source = AnomalousRows(rows.size, rows, self, walk, version, low, math.inf if high is None else high)
+        ascending = view.ascending != (anomalies.order == "ascending")
+        return evolve(view, source=source, low=low, high=high, ascending=ascending)
 
     def resource(self, resource: Row) -> Row:
         """Return a single resource with its anomalies; each answer is a pass of its own."""
@@ -156,30 +159,18 @@ class Injector:
         row: Row = self.inject(resource, 0, self._version(self.answers - 1, self.answers - 1))
         return row
 
-    def order(self, size: int, walk: int, start: int, stop: int, within: tuple[int, float]) -> list[int]:
-        """Return the row numbers at the positions `start` to `stop - 1` in a pass.
+    def number(self, position: int, size: int, walk: int, low: int, high: float) -> int:
+        """Return the number of the row at a position in a pass.
 
         The oldest row comes first. The list has `size` rows at the beginning; those that are added later
-        stand at the head, newest first. `within` is the part of the list that a query selects: the first
-        row's number, where its positions begin, and the number after the last row.
+        stand at the head, newest first. A query selects the rows `low` to `high - 1`.
         """
         order, moved = self.anomalies.order, self.anomalies.moved if walk else 0.0
-        if order in ("descending", "ascending") and not moved:
-            return list(range(start, stop))
-        low, high = within
-        seed, rows = repr((self.seed, self.match.segments)), list[int]()
-        while start < min(stop, size):
-            first = start - start % RUN
-            behind = min(first + RUN, size)
-            run = [
-                row
-                for row in _run(seed, order, moved, walk if moved else 0, first, behind)
-                if low <= row < high
-            ]
-            position = max(first, low)
-            rows += run[start - position : stop - position]
-            start = behind
-        return rows + list(range(max(start, size), stop))
+        if position >= size or (order in ("descending", "ascending") and not moved):
+            return position
+        first = position - position % RUN
+        run = _run(self._place, order, moved, walk if moved else 0, first, min(first + RUN, size), low, high)
+        return run[position - max(first, low)]
 
     def replay(self, row: Any, number: int, source: Rows) -> None:
         """Give a transaction the hash of one on another chain, in a list over all chains."""
@@ -188,7 +179,7 @@ class Injector:
         if of_one_chain or not isinstance(row, dict) or not {"chainId", "txHash"} <= row.keys():
             return
         first = number - number % (replays * each)
-        row["txHash"] = source.rows(first, first + 1)[0]["txHash"]
+        row["txHash"] = source.row(first)["txHash"]
         row["chainId"] = str(self.chains[number // each % replays])
 
     def inject(self, row: Any, number: int, version: int | None) -> Any:
@@ -234,21 +225,17 @@ class AnomalousRows(Rows):
     walk: int
     version: int | None
     low: int
-    high: int | None
+    high: float
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows at the positions `stop - 1` down to `start`."""
-        within = self.low, math.inf if self.high is None else self.high
-        numbers = self.injector.order(self.size, self.walk, start, stop, within)
-        return [self._row(number) for number in reversed(numbers)]
-
-    def _row(self, number: int) -> Row:
+    def row(self, number: int) -> Row:
+        """Return the row at a position."""
+        number = self.injector.number(number, self.size, self.walk, self.low, self.high)
         anomalies = self.injector.anomalies
         number -= number % anomalies.equal
-        row = copy.deepcopy(self.source.rows(number, number + 1)[0])
+        row = copy.deepcopy(self.source.row(number))
         tied = number - number % (anomalies.equal * anomalies.ties)
         if tied != number:
-            _tie(row, *self.source.rows(tied, tied + 1))
+            _tie(row, self.source.row(tied))
         if anomalies.replays > 1:
             self.injector.replay(row, number, self.source)
         injected: Row = self.injector.inject(row, number, self.version)
@@ -256,23 +243,23 @@ class AnomalousRows(Rows):
 
 
 @lru_cache(maxsize=64)
-def _run(seed: str, order: str, moved: float, walk: int, first: int, behind: int) -> tuple[int, ...]:
-    """Return the rows `first` to `behind - 1` in the order of a pass."""
+def _run(
+    seed: str, order: str, moved: float, walk: int, first: int, behind: int, low: int, high: float
+) -> list[int]:
+    """Return the selected rows of `first` to `behind - 1` in the order of a pass."""
     rows = list(range(first, behind))
     random = Random(f"{seed} order {first}")  # noqa: S311 - a simulation is to be repeatable, not secret
     if order == "shuffled":
         random.shuffle(rows)
     elif order == "swapped":
         _swap(rows, random)
-    if not moved:
-        return tuple(rows)
-    random = Random(f"{seed} moved {first} {walk}")  # noqa: S311
-    moving = [random.random() < moved for _ in rows]
-    resting = [row for row, moves in zip(rows, moving, strict=True) if not moves]
-    for row, moves in zip(rows, moving, strict=True):
-        if moves:
-            resting.insert(random.randrange(len(resting) + 1), row)
-    return tuple(resting)
+    if moved:
+        random = Random(f"{seed} moved {first} {walk}")  # noqa: S311
+        moving = dict.fromkeys(row for row in rows if random.random() < moved)
+        rows = [row for row in rows if row not in moving]
+        for row in moving:
+            rows.insert(random.randrange(len(rows) + 1), row)
+    return [row for row in rows if low <= row < high]
 
 
 def _swap(rows: list[int], random: Random) -> None:
@@ -298,19 +285,24 @@ def _tie(row: Any, other: Any) -> None:
                 _tie(row[name], other[name])
 
 
-def _change(value: Any, version: int) -> bool:
-    """Set the values of a version in fields that change; return whether there are any."""
+def _fields(value: Any) -> Iterator[tuple[Row, str, Any]]:
+    """Yield each field at any depth: the object that has it, its name and its value."""
     if isinstance(value, list):
-        return True in [_change(entry, version) for entry in value]
-    if not isinstance(value, dict):
-        return False
-    record: Row = value
-    found = False
-    for name, entry in record.items():
-        if (changed := _changed(name, entry, version)) is not None:
-            record[name] = changed
-        found |= changed is not None or _change(entry, version)
-    return found
+        for entry in value:
+            yield from _fields(entry)
+    elif isinstance(value, dict):
+        for name, entry in value.items():
+            yield value, name, entry
+            yield from _fields(entry)
+
+
+def _change(row: Row, version: int) -> bool:
+    """Set the values of a version in fields that change; return whether there are any."""
+    found = [(record, name, _changed(name, entry, version)) for record, name, entry in _fields(row)]
+    changing = [(record, name, value) for record, name, value in found if value is not None]
+    for record, name, value in changing:
+        record[name] = value
+    return bool(changing)
 
 
 def _changed(name: str, value: Any, version: int) -> object:
@@ -329,28 +321,14 @@ def _changed(name: str, value: Any, version: int) -> object:
     return None
 
 
-def _places(value: Any, names: Collection[str]) -> Iterator[_Place]:
-    """Yield the places of strings in fields of these names, at any depth.
-
-    It searches lists too.
-    """
-    if isinstance(value, list):
-        for entry in value:
-            yield from _places(entry, names)
-        return
-    if not isinstance(value, dict):
-        return
-    for name, entry in value.items():
-        if name in names and isinstance(entry, str):
-            yield value, name
-        elif name in names and isinstance(entry, list):
-            yield from ((entry, index) for index, text in enumerate(entry) if isinstance(text, str))
-        yield from _places(entry, names)
-
-
 def _set_unknown_value(row: Any, random: Random) -> None:
     """Give one field that has listed values a value that is not listed."""
-    places = list(_places(row, _listed_fields()))
+    places: list[tuple[Any, Any]] = []  # an object and a name, or a list and an index
+    for record, name, value in _fields(row):
+        if name in _listed_fields():
+            inner = enumerate(value) if isinstance(value, list) else ()
+            places += [(value, index) for index, text in inner if isinstance(text, str)]
+            places += [(record, name)] if isinstance(value, str) else []
     if places:
         holder, key = random.choice(places)
         holder[key] = f"UNHEARD_OF_{random.randrange(10)}"
@@ -413,18 +391,14 @@ def _listed_fields() -> frozenset[str]:
 
     names: set[str] = set()
     visited: set[Any] = set()
-
-    def visit(of: Type) -> None:
-        for record in of.parts():
-            if record.kind == "record" and record.hint not in visited:
-                visited.add(record.hint)
-                for field in fields_of(record.hint):
-                    if any(part.choices for part in field.type.parts()):
-                        names.add(field.wire)
-                    visit(field.type)
-
-    for endpoint in ROUTES.values():
-        visit(type_of(endpoint.route.model))
+    waiting = [type_of(endpoint.route.model) for endpoint in ROUTES.values()]
+    while waiting:
+        for part in waiting.pop().parts():
+            if part.kind == "record" and part.hint not in visited:
+                visited.add(part.hint)
+                fields = fields_of(part.hint)
+                names |= {one.wire for one in fields if any(inner.choices for inner in one.type.parts())}
+                waiting += [one.type for one in fields]
     return frozenset(names)
 
 

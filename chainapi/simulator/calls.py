@@ -14,7 +14,9 @@ from uuid import UUID
 from attrs import frozen
 
 from chainapi.simulator.factories import factory
+from chainapi.simulator.handlers import shared_secret, webhook_of
 from chainapi.simulator.rows import Row
+from chainapi.simulator.state import Lookup, State, matched
 from chainapi.simulator.values import Context
 
 __all__ = ["Post", "WebhookCall", "calls_of", "send_calls"]
@@ -40,28 +42,28 @@ class WebhookCall:
     headers: Mapping[str, str]
 
 
-def calls_of(
-    webhook: Row, secret: str, random: Random, time: int, *, events: int, doubled: float, late: float
-) -> list[WebhookCall]:
-    """Return the calls for a number of events, in the order of sending.
+def calls_of(state: State, name: str, *, events: int, doubled: float, late: float) -> list[WebhookCall]:
+    """Return new calls of a webhook for a number of events, in the order of sending.
 
     An event happens each second. `doubled` is the share of events with two calls; each call is late by up to
     `late` seconds. Raises ValueError for a webhook that gets no calls.
     """
     from chainapi.models import AddressActivityEvent
 
-    make, watched = factory(AddressActivityEvent), _watched(webhook)
+    lookup = Lookup(matched("data", "v1", "webhooks", name), {}, state)
+    webhook, key = webhook_of(lookup, name), bytes.fromhex(shared_secret(lookup))
+    make, watched, time = factory(AddressActivityEvent), _watched(webhook), state.time
+    random = Random(state.draw())  # noqa: S311 - a simulation is to be repeatable, not secret
     calls: list[WebhookCall] = []
     for number in range(events):
         message_id = str(UUID(int=random.getrandbits(128), version=4))
         known = {"webhookId": str(webhook["id"]), "messageId": message_id, "chainId": str(webhook["chainId"])}
-        context = Context(random, number, time, (), known, {"chainId": known["chainId"]})
-        context.begin(number, time)
+        context = Context(state.settings.seed, random, number, time, (), known, {"chainId": known["chainId"]})
         event = make(context)
         event["event"]["transaction"]["to"] = random.choice(watched)
         # Canonical as it is (RFC 8785): the event has neither fractions nor names that are not ASCII.
         body = json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
-        signature = b64encode(hmac.digest(bytes.fromhex(secret), body, "sha256"))
+        signature = b64encode(hmac.digest(key, body, "sha256"))
         headers = {"content-type": "application/json", "x-signature": signature.decode()}
         delays = [random.random() * late for _ in range(1 + (random.random() < doubled))]
         calls += [WebhookCall(message_id, number + delay, body, headers) for delay in delays]

@@ -7,18 +7,17 @@ names of the fields, see `values`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from random import Random
 from typing import Any
 
 from attrs import frozen
 
-from chainapi.models.schema import Field, Type, fields_of, type_of
+from chainapi.models.schema import Type, fields_of, type_of
 from chainapi.models.unions import Tag
-from chainapi.simulator.rows import Draw, Row, Rows
-from chainapi.simulator.sources import DAY
-from chainapi.simulator.values import Context, Factory, is_text, scalar
+from chainapi.simulator.rows import DAY, Draw, Row, Timed
+from chainapi.simulator.values import Context, Factory, value_of
 
 __all__ = ["Generated", "factory"]
 
@@ -28,29 +27,24 @@ MISSING = 0.2  # share of rows that lack an optional field
 SHARED = frozenset({"chainId", "chainName", "network", "currencyCode"})
 # Fields that hold the row itself.
 WRAPPERS = frozenset({"nativeTransaction", "nativeTokenBalance", "result", "chainInfo"})
-# Optional fields that the services always send, by the names of their records.
-ALWAYS: Mapping[str, frozenset[str]] = {
-    **dict.fromkeys(("EvmBlock", "NativeTransaction", "FullNativeTransaction"), frozenset({"chainId"})),
-    **dict.fromkeys(("Erc20TokenBalance", "Erc20TokenV2"), frozenset({"tokenReputation"})),
-    "ActiveValidator": frozenset({"geolocation"}),
-    "NetworkToken": frozenset({"name", "symbol", "decimals"}),
-    "ChainInfo": frozenset(
-        {"chainId", "status", "chainName", "description", "vmName", "rpcUrl", "isTestnet", "networkToken"}
-    ),
-}
+# Optional fields that the services always send, after the names of their records.
+ALWAYS = re.compile(
+    r"(EvmBlock|(Full)?NativeTransaction)\.chainId|Erc20Token(Balance|V2)\.tokenReputation"
+    r"|ActiveValidator\.geolocation|NetworkToken\.(name|symbol|decimals)"
+    r"|ChainInfo\.(chainId|status|chainName|description|platformChainId|subnetId|vmName|rpcUrl|isTestnet)"
+    r"|ChainInfo\.(networkToken|enabledFeatures)"
+)
 # Two names of one network: a field repeats the one that it lists.
 SYNONYMS = {"fuji": "testnet", "testnet": "fuji"}
 
 
 @frozen(cache_hash=True)
-class Generated(Rows):
+class Generated(Timed):
     """Rows that a factory makes; a single resource is the only row of its list.
 
     Attributes:
         make: factory of a row.
-        size: number of rows that the list has at the beginning.
-        epoch: Unix time in seconds of the newest of them.
-        step: seconds between two rows.
+        seed: seed of the simulator.
         draw: random bytes of each row.
         chains: the chain ids that exist.
         echoes: values of the request that the rows repeat, as pairs of a field and its text.
@@ -58,30 +52,23 @@ class Generated(Rows):
     """
 
     make: Factory
-    size: int
-    epoch: int
-    step: int
+    seed: int
     draw: Draw
     chains: tuple[int, ...]
     echoes: tuple[tuple[str, str], ...]
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return [self.make(context) for context in self.contexts(start, stop)]
+    def row(self, number: int) -> Row:
+        """Return a row."""
+        row: Row = self.make(self.context(number))
+        return row
 
-    def contexts(self, start: int, stop: int) -> Iterator[Context]:
-        """Yield the contexts of the rows `stop - 1` down to `start`.
-
-        Each is valid until the next one.
-        """
+    def context(self, number: int) -> Context:
+        """Return the context of a row."""
+        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
+        random.seed(self.draw(number))  # it would hash these bytes twice if it was made with them
         echoes = dict(self.echoes)
         shared = {name: text for name, text in self.echoes if name in SHARED}
-        random = Random(0)  # noqa: S311 - a simulation is to be repeatable, not secret
-        context = Context(random, 0, 0, self.chains, echoes, shared)
-        for number in range(stop - 1, start - 1, -1):
-            random.seed(self.draw(number))  # a new generator would be seeded twice
-            context.begin(number, (self.epoch // self.step - (self.size - 1 - number)) * self.step)
-            yield context
+        return Context(self.seed, random, number, self.time(number), self.chains, echoes, shared)
 
 
 # From types to factories
@@ -93,17 +80,18 @@ def factory(model: Any, name: str = "", *, without: frozenset[str] = frozenset()
 
     The name is that on the wire. `without` names the kinds of a union that are not made.
     """
-    return _factory(type_of(model), name, without=without)
+    of = type_of(model)
+    if without:
+        return _of_kinds([tag for tag in of.tags if tag.kind.__name__ not in without], outer=True)
+    return _factory(of, name)
 
 
-def _factory(
-    of: Type, name: str, *, owner: Any = None, outer: bool = True, without: frozenset[str] = frozenset()
-) -> Factory:
+def _factory(of: Type, name: str, *, owner: Any = None, outer: bool = True) -> Factory:
     """Return the factory of a type; `outer` is true for the row itself."""
     match of.kind:
         case "union":
             if of.tags:
-                return _of_kinds([tag for tag in of.tags if tag.kind.__name__ not in without], outer=outer)
+                return _of_kinds(of.tags, outer=outer)
             return _factory(of.members[0], name, owner=owner, outer=outer)
         case "record":
             return _record(of.hint, outer=outer)
@@ -114,7 +102,7 @@ def _factory(
         case _ if of.choices:
             return lambda context: context.one_of(of.choices)
         case _:
-            return scalar(of.kind, name, owner)
+            return value_of(of, name, owner)
 
 
 def _of_kinds(tags: Sequence[Tag], *, outer: bool) -> Factory:
@@ -141,19 +129,20 @@ def _record(model: Any, *, outer: bool) -> Factory:
 
     A share of the objects lacks each of them.
     """
-    always = ALWAYS.get(model.__name__, frozenset[str]())
-    fields: list[tuple[str, bool, Factory, Callable[[str], Any] | None]] = []
+    fields: list[tuple[str, Type, bool, Factory]] = []
     for field in fields_of(model):
+        of = field.type.members[0] if field.type.members else field.type
         make = _factory(field.type, field.wire, owner=model, outer=outer and field.wire in WRAPPERS)
-        fields.append((field.wire, not field.required and field.wire not in always, make, _echo(field)))
+        optional = not field.required and not ALWAYS.fullmatch(f"{model.__name__}.{field.wire}")
+        fields.append((field.wire, of, optional, make))
 
     def record(context: Context) -> Row:
         echoes = context.echoes if outer else context.shared
         chance = context.random.random
         context.index = int(chance() * 256)
         row: Row = {}
-        for name, optional, make, echo in fields:
-            if name in echoes and echo is not None and (value := echo(echoes[name])) is not None:
+        for name, of, optional, make in fields:
+            if name in echoes and (value := _echo(of, echoes[name])) is not None:
                 row[name] = value
             elif not optional or chance() >= MISSING:
                 row[name] = make(context)
@@ -162,15 +151,13 @@ def _record(model: Any, *, outer: bool) -> Factory:
     return record
 
 
-def _echo(field: Field) -> Callable[[str], Any] | None:
-    """Return the function that makes a field from a value of the request, or None."""
-    of = field.type.members[0] if field.type.members else field.type
-    if of.kind == "integer":
-        convert: Callable[[str], Any] = str if is_text(field.wire) else int
-        return lambda text: convert(text) if re.fullmatch("0|[1-9][0-9]{0,77}", text) else None
-    if of.kind != "text":
-        return None
-    return (lambda text: text if text in of.choices else SYNONYMS.get(text, text)) if of.choices else str
+def _echo(of: Type, text: str) -> Any:
+    """Return a value of the request as one of a row; None if it is none of the type."""
+    if of.kind == "text":
+        return SYNONYMS.get(text, text) if of.choices and text not in of.choices else text
+    if of.kind == "integer" and re.fullmatch("0|[1-9][0-9]{0,77}", text):
+        return text if of.as_text else int(text)
+    return None
 
 
 def _list(make: Factory) -> Factory:
@@ -189,7 +176,7 @@ def _list(make: Factory) -> Factory:
 
 def _mapping(of: Type) -> Factory:
     if of.item.kind == "any":  # BLS credentials, the only objects without a type
-        key, proof = scalar("text", "publicKey", None), scalar("text", "proofOfPossession", None)
+        key, proof = factory(str, "publicKey"), factory(str, "proofOfPossession")
         return lambda context: {"publicKey": key(context), "proofOfPossession": proof(context)}
     make = _factory(of.item, "", outer=False)
     return lambda context: {"database": make(context)}

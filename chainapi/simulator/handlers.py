@@ -9,34 +9,27 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from random import Random
+from typing import Any, TypeVar
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from chainapi.models.unions import wire_name
 from chainapi.simulator.factories import Generated, factory
-from chainapi.simulator.matching import Match, Segments
-from chainapi.simulator.names import BLOCKCHAIN_NAMES
-from chainapi.simulator.rows import Draw, Fixed, Row, View
-from chainapi.simulator.settings import Settings
-from chainapi.simulator.sources import (
-    DAY,
-    Blocks,
-    Points,
-    Transactions,
-    chain_record,
-    first_at,
-    metrics_chain_record,
-)
-from chainapi.simulator.validation import HTTPError, chain_id, check_path, checked_query
-from chainapi.simulator.values import FIRST_HEIGHT
-from chainapi.simulator.writes import Account
+from chainapi.simulator.matching import Match
+from chainapi.simulator.names import BLOCKCHAIN_NAMES, TESTNETS
+from chainapi.simulator.rows import DAY, Fixed, Row, Timed, View
+from chainapi.simulator.sources import Blocks, Points, Transactions
+from chainapi.simulator.state import Lookup, matched
+from chainapi.simulator.validation import HTTPError, check_path
+from chainapi.simulator.values import FIRST_HEIGHT, Context
 
-__all__ = ["GROWS_NOT", "Lookup", "serve"]
+__all__ = ["addresses_of", "handles", "serve", "shared_secret", "webhook_of"]
 
 # Other names of networks and chains, and of the service whose list is read with POST: the rows are the same.
 ALIASES = {"testnet": "fuji", "POST data": "data", **BLOCKCHAIN_NAMES}
-ROW_SECONDS = 5
+BLOCK_SECONDS, ROW_SECONDS = 2, 5
+EXPORT_SECONDS = 10  # after which an export is complete
 SELECTED = 160  # of 256 addresses that a subquery selects
 # Seconds between two points, by the time interval of the query; a month has 30 days.
 INTERVALS = {"hour": 3_600, "day": DAY, "week": 7 * DAY, "month": 30 * DAY}
@@ -58,64 +51,13 @@ NOT_GENERATED = {
     "/v1/teleporter/addresses/{address}/messages": frozenset({"DeliveredSourceNotIndexedTeleporterMessage"}),
     "/v1/teleporter/messages/{messageId}": frozenset({"DeliveredSourceNotIndexedIcmMessage"}),
 }
-# Lists to which no rows are added.
-GROWS_NOT = frozenset(
-    {
-        "data.chains",
-        "data.evm.block_transactions",
-        "metrics.chains.list",
-        "metrics.looking_glass.composite_query",
-        "metrics.looking_glass.composite_query_v1",
-    }
-)
+
+Handler = TypeVar("Handler", bound=Callable[[Lookup], Any])
+
+HANDLERS: dict[str, Callable[[Lookup], Any]] = {}
 
 
-@frozen
-class Lookup:
-    """Request for the list or the resource at a path.
-
-    Attributes:
-        match: route and path.
-        query: parameters of the query.
-        settings: settings of the simulator.
-        added: returns how many rows were added to the list at a path.
-        account: what writes changed.
-
-    """
-
-    match: Match
-    query: Mapping[str, str]
-    settings: Settings
-    added: Callable[[Segments], int]
-    account: Account
-
-    @property
-    def chain(self) -> int:
-        """Chain that the path names.
-
-        Raises HTTPError for a chain that does not exist.
-        """
-        return chain_id(self.match, self.settings.chains)
-
-    def draw(self, *names: object) -> Draw:
-        """Return random bytes that follow from the seed and the names."""
-        return Draw(self.settings.seed, *names)
-
-    def checked(self) -> dict[str, str]:
-        """Return the parameters of the query, or raise HTTPError."""
-        return checked_query(self.match, self.query)
-
-    def ascending(self) -> bool:
-        """Return whether the oldest row comes first; raise HTTPError for a bad query."""
-        return self.checked().get("sortOrder") == "asc"
-
-
-Handler: TypeAlias = Callable[[Lookup], View | Row]
-
-HANDLERS: dict[str, Handler] = {}
-
-
-def _handles(name: str) -> Callable[[Handler], Handler]:
+def handles(name: str) -> Callable[[Handler], Handler]:
     """Register the handler of a route by the route's name."""
 
     def register(handler: Handler) -> Handler:
@@ -125,82 +67,83 @@ def _handles(name: str) -> Callable[[Handler], Handler]:
     return register
 
 
-def serve(lookup: Lookup) -> View | Row:
-    """Return the part of a list, or the resource, that a request names.
+def serve(lookup: Lookup) -> Any:
+    """Return the `View` of a list, or the body of the answer to another request.
 
     Raises:
-        HTTPError: it does not exist, or a value of the request is not one that the route takes.
+        HTTPError: it does not exist, or does not take the change.
 
     """
+    check_path(lookup.match, lookup.settings.chains)
     return HANDLERS.get(lookup.match.name, _generated)(lookup)
 
 
 # Routes of the specification
 
 
-@_handles("data.chains")
+@handles("data.chains")
+@handles("metrics.chains.list")
 def _chains(lookup: Lookup) -> View:
-    draw = lookup.draw("chains")
-    rows = Fixed([chain_record(chain, draw) for chain in lookup.settings.chains])
-    return View(rows, ascending=lookup.ascending())
+    rows = Fixed([_record_of(lookup, chain) for chain in lookup.settings.chains])
+    return View(rows, ascending=lookup.ascending)
 
 
-@_handles("data.chain")
+@handles("data.chain")
+@handles("metrics.chains.get")
 def _chain(lookup: Lookup) -> Row:
-    return chain_record(lookup.chain, lookup.draw("chains"))
+    return _record_of(lookup, lookup.chain)
 
 
-@_handles("metrics.chains.list")
-def _metrics_chains(lookup: Lookup) -> View:
-    draw = lookup.draw("chains")
-    rows = Fixed([metrics_chain_record(chain, draw) for chain in lookup.settings.chains])
-    return View(rows, ascending=lookup.ascending())
+def _record_of(lookup: Lookup, chain: int) -> Row:
+    """Return the record of a chain, the same in a list and alone."""
+    settings, random = lookup.settings, Random(lookup.draw("chains")(chain))  # noqa: S311 - repeatable
+    echoes = {"evmChainId": str(chain), "network": "testnet" if chain in TESTNETS else "mainnet"}
+    context = Context(
+        settings.seed, random, 0, settings.epoch, settings.chains, echoes, {"chainId": str(chain)}
+    )
+    row: Row = factory(lookup.match.endpoint.route.model)(context)
+    return row
 
 
-@_handles("metrics.chains.get")
-def _metrics_chain(lookup: Lookup) -> Row:
-    return metrics_chain_record(lookup.chain, lookup.draw("chains"))
-
-
-@_handles("metrics.avg_tps")
+@handles("metrics.avg_tps")
 def _avg_tps(lookup: Lookup) -> View:
     settings = lookup.settings
-    points = Points(settings.points, settings.epoch, lookup.draw("avg_tps", lookup.chain))
+    points = Points(settings.points, settings.epoch, DAY, lookup.draw("avg_tps", lookup.chain))
 
     def page_fields(added: int) -> Row:
         return {"status": 200, "lastRun": settings.epoch + added * DAY}
 
-    return View(points, ascending=lookup.ascending(), page_fields=page_fields)
+    return View(points, ascending=lookup.ascending, page_fields=page_fields)
 
 
-@_handles("data.evm.blocks")
+@handles("data.evm.blocks")
 def _blocks(lookup: Lookup) -> View:
-    return View(_blocks_of(lookup), ascending=lookup.ascending())
+    return View(_blocks_of(lookup), ascending=lookup.ascending)
 
 
-@_handles("data.evm.block")
+@handles("data.evm.block")
 def _block(lookup: Lookup) -> Row:
     blocks, number = _find_block(lookup)
-    (row,) = blocks.rows(number, number + 1)
+    row = blocks.row(number)
     name = lookup.match.values["blockId"]
     return row if name.isdecimal() else {**row, "blockHash": name}
 
 
-@_handles("data.evm.transactions")
+@handles("data.evm.transactions")
 def _transactions(lookup: Lookup) -> View:
-    return View(_transactions_of(lookup), ascending=lookup.ascending())
+    return View(_transactions_of(lookup), ascending=lookup.ascending)
 
 
-@_handles("data.evm.block_transactions")
+@handles("data.evm.block_transactions")
 def _block_transactions(lookup: Lookup) -> View:
     _, number = _find_block(lookup)
     transactions = _transactions_of(lookup)
-    return View(transactions, *transactions.span(number), ascending=lookup.ascending())
+    return View(transactions, *transactions.span(number), ascending=lookup.ascending)
 
 
 def _blocks_of(lookup: Lookup) -> Blocks:
     chain, settings = lookup.chain, lookup.settings
-    return Blocks(chain, settings.rows, settings.epoch, lookup.draw("blocks", chain))
+    return Blocks(settings.rows, settings.epoch, BLOCK_SECONDS, chain, lookup.draw("blocks", chain))
 
 
 def _transactions_of(lookup: Lookup) -> Transactions:
@@ -211,7 +154,8 @@ def _transactions_of(lookup: Lookup) -> Transactions:
 def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
     """Return the blocks of a chain, and the number of the block that the path names."""
     blocks, name = _blocks_of(lookup), lookup.match.values["blockId"]
-    size = blocks.size + lookup.added(("data", "v1", "chains", str(blocks.chain), "blocks"))
+    listed = matched("data", "v1", "chains", str(blocks.chain), "blocks")
+    size = blocks.size + lookup.state.added(listed)
     number = blocks.find(name, size)
     if number >= size:
         raise HTTPError(404, f"block {name} does not exist")
@@ -221,54 +165,79 @@ def _find_block(lookup: Lookup) -> tuple[Blocks, int]:
 # Routes that read what writes change
 
 
-@_handles("data.webhooks.list")
+@handles("data.webhooks.list")
 def _webhooks(lookup: Lookup) -> View:
-    view, account = _generated_list(lookup), lookup.account
-    if not account.webhooks:
+    view, state = _generated_list(lookup), lookup.state
+    if not state.webhooks:
         return view
-    originals = view.source.rows(0, view.end(lookup.added(lookup.match.segments)))
-    status = lookup.query.get("status")
-    rows = [row for row in account.listed(originals) if status in (None, row["status"])]
+    originals = view.source.rows(0, view.end(state.added(lookup.match)))
+    created = [state.webhooks[name] for name in reversed(state.created)]
+    listed = [*created, *({**row, **state.webhooks.get(row["id"], {})} for row in originals)]
+    rows = [row for row in listed if lookup.values.get("status") in (None, row["status"])]
     return View(Fixed(rows), high=len(rows))
 
 
-@_handles("data.webhooks.addresses")
+@handles("data.webhooks.addresses")
 def _webhook_addresses(lookup: Lookup) -> View:
-    view, watched = _generated_list(lookup), lookup.account.watched.get(lookup.match.values["id"])
+    view, watched = _generated_list(lookup), lookup.state.watched.get(lookup.match.values["id"])
     if watched is None:
         return view
     rows = Fixed(watched[::-1])
     return View(rows, high=rows.size, page_fields=lambda _: {"totalAddresses": rows.size})
 
 
-@_handles("data.webhooks.get")
+def addresses_of(lookup: Lookup, name: str) -> list[str]:
+    """Return all addresses of a webhook, the latest first."""
+    view = _webhook_addresses(lookup.at("data", "v1", "webhooks", name, "addresses"))
+    return view.source.rows(view.low, view.end(0))
+
+
+@handles("data.webhooks.get")
 def _webhook(lookup: Lookup) -> Row:
-    known = lookup.account.webhooks.get(lookup.match.values["id"], {})
+    known = lookup.state.webhooks.get(lookup.match.values["id"], {})
     return dict(known) if "id" in known else {**_generated_resource(lookup), **known}
 
 
-@_handles("data.webhooks.shared_secret")
+def webhook_of(lookup: Lookup, name: str) -> Row:
+    """Return a webhook as it is now."""
+    return _webhook(lookup.at("data", "v1", "webhooks", name))
+
+
+@handles("data.webhooks.shared_secret")
 def _shared_secret(lookup: Lookup) -> Row:
-    secret = lookup.account.secret
+    secret = lookup.state.secret
     return _generated_resource(lookup) if secret is None else {"secret": secret}
 
 
-@_handles("data.operation")
+def shared_secret(lookup: Lookup) -> str:
+    """Return the secret by which calls of webhooks are signed, as it is now."""
+    return str(_shared_secret(lookup.at("data", "v1", "webhooks:getSharedSecret"))["secret"])
+
+
+@handles("data.operation")
 def _operation(lookup: Lookup) -> Row:
-    return lookup.account.operation(lookup.match.values["operationId"]) or _generated_resource(lookup)
+    """Return an export, as it is now."""
+    begun = lookup.state.operations.get(lookup.match.values["operationId"])
+    if begun is None:
+        return _generated_resource(lookup)
+    end = begun["createdAtTimestamp"] + EXPORT_SECONDS
+    if lookup.state.time < end:
+        return begun
+    done = {"operationStatus": "COMPLETED", "message": "the export is complete"}
+    return {**begun, **done, "updatedAtTimestamp": end}
 
 
 # Composite queries
 
 
-@_handles("metrics.looking_glass.composite_query")
-@_handles("metrics.looking_glass.composite_query_v1")
+@handles("metrics.looking_glass.composite_query")
+@handles("metrics.looking_glass.composite_query_v1")
 def _composite(lookup: Lookup) -> View:
     """Return the addresses that all (AND) or any (OR) of the subqueries select.
 
     A subquery selects the same addresses in every composite query.
     """
-    values, draw, size = lookup.checked(), lookup.draw("looking glass"), lookup.settings.rows
+    values, draw, size = lookup.values, lookup.draw("looking glass"), lookup.settings.rows
     chosen: dict[str, set[int]] = {}
     for query in json.loads(values["queries"]):
         selects = lookup.draw(json.dumps([query["type"], query["params"]], sort_keys=True))
@@ -295,56 +264,52 @@ def _generated(lookup: Lookup) -> View | Row:
 
 
 def _generated_resource(lookup: Lookup) -> Row:
-    check_path(lookup.match, lookup.settings.chains)
-    row: Row = _generated_rows(lookup, 1, lookup.checked()).rows(0, 1)[0]
-    return row
+    return _generated_rows(lookup, 1).row(0)
 
 
 def _generated_list(lookup: Lookup) -> View:
     match, settings = lookup.match, lookup.settings
-    check_path(match, settings.chains)
-    values, has_interval = lookup.checked(), match.endpoint.record.items == "results"
-    rows = _generated_rows(lookup, settings.points if has_interval else settings.rows, values)
-    if has_interval:
-        rows = evolve(rows, step=INTERVALS[values.get("timeInterval", "day")])
+    if match.endpoint.record.items == "results":
+        rows = _generated_rows(lookup, settings.points, _interval(lookup))
+    else:
+        rows = _generated_rows(lookup, settings.rows)
     names = [(wire_name(name), kind) for name, kind in match.endpoint.route.extra]
     fields = {name: factory(kind, name) for name, kind in names}
 
     def page_fields(added: int) -> Row:
         if not fields:
             return {}
-        newest = rows.size - 1 + added
-        (context,) = rows.contexts(newest, newest + 1)
+        context = rows.context(rows.size - 1 + added)
         return {name: make(context) for name, make in fields.items()}
 
-    low, high = _bounds(values, rows.size, rows.epoch, rows.step)
-    return View(rows, low, high, values.get("sortOrder") == "asc", page_fields)
+    return evolve(_selected(lookup, rows), page_fields=page_fields)
 
 
 def _series(lookup: Lookup) -> View:
     """Return a metric's series."""
-    match, settings = lookup.match, lookup.settings
-    check_path(match, settings.chains)
-    metric, values = match.values["metric"], lookup.checked()
-    points = Points(
-        settings.points,
-        settings.epoch,
-        lookup.draw(*match.segments),
-        INTERVALS[values.get("timeInterval", "day")],
-        SCALES.get(metric, SCALE),
-        "umulative" in metric,
+    settings, metric, draw = (
+        lookup.settings,
+        lookup.match.values["metric"],
+        lookup.draw(*lookup.match.segments),
     )
-    low, high = _bounds(values, points.size, points.epoch, points.step)
-    return View(points, low, high, values.get("sortOrder") == "asc")
+    scale, is_sum = SCALES.get(metric, SCALE), "umulative" in metric
+    points = Points(settings.points, settings.epoch, _interval(lookup), draw, scale, is_sum)
+    return _selected(lookup, points)
 
 
-def _generated_rows(lookup: Lookup, size: int, values: Mapping[str, str]) -> Generated:
+def _interval(lookup: Lookup) -> int:
+    """Return the seconds between two points."""
+    return INTERVALS[lookup.values.get("timeInterval", "day")]
+
+
+def _generated_rows(lookup: Lookup, size: int, step: int = ROW_SECONDS) -> Generated:
     match, settings = lookup.match, lookup.settings
     route = match.endpoint.route
     without = NOT_GENERATED.get(route.path, frozenset())
     make = factory(str, "address") if route.model is None else factory(route.model, without=without)
     draw = lookup.draw(*(ALIASES.get(segment, segment) for segment in match.segments))
-    return Generated(make, size, settings.epoch, ROW_SECONDS, draw, settings.chains, _echoes(match, values))
+    echoes = _echoes(match, lookup.values)
+    return Generated(size, settings.epoch, step, make, settings.seed, draw, settings.chains, echoes)
 
 
 def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -363,15 +328,15 @@ def _echoes(match: Match, query: Mapping[str, str]) -> tuple[tuple[str, str], ..
     return tuple((ECHOED_AS.get(name, name), text) for name, text in sorted(given.items()))
 
 
-def _bounds(values: Mapping[str, str], size: int, epoch: int, step: int) -> tuple[int, int | None]:
-    """Return the number range of a query: the first row, and the one after the last."""
-    low, high = 0, math.inf
+def _selected(lookup: Lookup, rows: Timed) -> View:
+    """Return the rows that the bounds of a query select."""
+    values, low, high = lookup.values, 0, math.inf
     if text := values.get("startTimestamp"):
-        low = max(low, first_at(int(text), size, epoch, step))
+        low = max(low, rows.first_at(int(text)))
     if text := values.get("endTimestamp"):
-        high = min(high, first_at(int(text) + 1, size, epoch, step))
+        high = min(high, rows.first_at(int(text) + 1))
     if text := values.get("startBlock"):
         low = max(low, int(text) - FIRST_HEIGHT)
     if text := values.get("endBlock"):
         high = min(high, int(text) + 1 - FIRST_HEIGHT)
-    return low, None if high == math.inf else int(high)
+    return View(rows, low, None if high == math.inf else int(high), lookup.ascending)

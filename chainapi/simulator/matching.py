@@ -51,21 +51,22 @@ def match_path(segments: Segments) -> Match | None:
     Of several routes the one with the fewest parameters counts, then the one declared first.
     """
     for name, shape in _shapes().items():
-        if len(shape) == len(segments) and all(map(_fits, shape, segments)):
+        if _fits(shape, segments):
             pairs = zip(shape, segments, strict=True)
             values = dict(_value(expected, given) for expected, given in pairs if expected[:1] == "{")
             return Match(name, _declared()[name], segments, values)
     return None
 
 
-def _fits(expected: str, given: str) -> bool:
-    """Return whether a segment is the expected one.
+def _fits(shape: Segments, segments: Segments) -> bool:
+    """Return whether segments have a shape.
 
     A verb may follow a parameter: ``{tokenId}:reindex``.
     """
-    if expected[:1] != "{":
-        return expected == given
-    return given.endswith(expected.partition("}")[2])
+    return len(shape) == len(segments) and all(
+        given.endswith(expected.partition("}")[2]) if expected[:1] == "{" else expected in ("*", given)
+        for expected, given in zip(shape, segments, strict=True)
+    )
 
 
 def _value(expected: str, given: str) -> tuple[str, str]:
@@ -99,11 +100,7 @@ def route_has(text: str, segments: Segments) -> bool:
     ``{...}`` and ``*`` match any one segment, with any method, or a name such as ``data.evm.blocks``, in
     which ``*`` matches any string. Raises ValueError if no route has such a name.
     """
-    return any(
-        len(shape) == len(segments)
-        and all(one in ("*", given) or one[:1] == "{" for one, given in zip(shape, segments, strict=True))
-        for shape in _shapes_of(text)
-    )
+    return any(_fits(shape, segments) for shape in _shapes_of(text))
 
 
 @lru_cache(maxsize=256)

@@ -6,50 +6,20 @@ It works in any event loop, a virtual one included.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 from chainapi._http.message import Request, Response
 from chainapi.errors import APIConnectionError, SessionClosedError
-from chainapi.simulator.world import Answer, World
+from chainapi.simulator.world import Answer
 
-__all__ = ["Line", "MemoryTransport"]
-
-
-class Line:
-    """Line to the services, on which requests and answers take their time.
-
-    `clock` returns the simulated time and `latency` the round trip of the next request, both in seconds; half
-    of the round trip passes before the services answer, half after it.
-    """
-
-    def __init__(self, world: World, clock: Callable[[], float], latency: Callable[[], float]) -> None:
-        self._world = world
-        self._clock = clock
-        self._latency = latency
-
-    async def exchange(self, request: Request, grace: float = 0.0) -> Answer:
-        """Return the answer to a request, when it has arrived or the connection breaks.
-
-        The client reads the answer `grace` seconds after it arrives. A stalled request never returns.
-        """
-        one_way = self._latency() / 2
-        call = self._world.sent(request, self._clock())
-        await asyncio.sleep(one_way)
-        answer = self._world.answer(call, self._clock())
-        if answer.broken == "stall":
-            await asyncio.get_running_loop().create_future()
-        if one_way or answer.slow:
-            await asyncio.sleep(one_way + answer.slow)
-        if not answer.broken:
-            self._world.delivered(call, answer.response, self._clock(), grace)
-        return answer
+__all__ = ["MemoryTransport"]
 
 
 class MemoryTransport:
-    """Transport that calls the services."""
+    """Transport that calls the services; `exchange` returns the answer to a request."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, exchange: Callable[[Request], Awaitable[Answer]]) -> None:
+        self._exchange = exchange
         self._closed = False
 
     async def send(self, request: Request) -> Response:
@@ -59,7 +29,7 @@ class MemoryTransport:
         """
         if self._closed:
             raise SessionClosedError("the transport is closed")
-        answer = await self._line.exchange(request)
+        answer = await self._exchange(request)
         if answer.broken == "stall_body":
             await asyncio.get_running_loop().create_future()
         if answer.broken == "disconnect":

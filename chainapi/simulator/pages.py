@@ -1,9 +1,9 @@
 """Pages of lists, and their tokens.
 
-A page token opens the position after the last row of its page. Rows that are added at the head later shift no
-page: a walk along the tokens gets the list as it was at the start of the walk, and a new walk gets the new
-rows. The tokens of a list with anomalies may count rows instead, and repeat pages. The name of a token tells
-its number and its page: an expired token is forgotten, and still refused as expired.
+A page token counts the rows before its page, from the newest row at the start of the walk. Rows that are
+added at the head later shift no page: a walk along the tokens gets the list as it was, and a new one the new
+rows. In a list with anomalies tokens may count from the newest row of now, and repeat pages. The name of
+a token tells its number and its page: an expired token is forgotten, and still refused as expired.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from attrs import define, evolve, frozen
 from chainapi.simulator.anomalies import Injector
 from chainapi.simulator.matching import Match, Segments
 from chainapi.simulator.quota import TOLERANCE
-from chainapi.simulator.rows import Row, Rows, View
+from chainapi.simulator.rows import Row, Rows, View, encode
 from chainapi.simulator.settings import Settings
 from chainapi.simulator.traffic import Stats
 from chainapi.simulator.validation import HTTPError, whole_number
@@ -45,18 +45,18 @@ class Listing:
         match: route and path.
         view: the part that the query selects.
         added: number of rows that were added to the list.
-        injector: anomalies of the list; None for no anomalies.
+        injector: anomalies of the list.
 
     """
 
     match: Match
     view: View
     added: int
-    injector: Injector | None
+    injector: Injector
 
     def rows(self) -> list[Row]:
         """Return all rows, in the page order of the latest pass."""
-        view = self.view if self.injector is None else self.injector.latest(self.view)
+        view = self.injector.latest(self.view)
         rows = view.source.rows(view.low, max(view.end(self.added), view.low))
         return rows[::-1] if view.ascending else rows
 
@@ -89,8 +89,9 @@ class _Token:
     Attributes:
         place: path of the list.
         query: parameters of the request, without the token.
-        position: position after the rows before the page, or their count; None at the head of the list.
         minted: time in seconds at which the token was issued.
+        given: number of rows before the page.
+        end: number after the newest row when the walk began.
         page: number of the page, from 1.
         walk: number of the pass over the list, from 0.
 
@@ -98,46 +99,37 @@ class _Token:
 
     place: Segments
     query: frozenset[tuple[str, str]]
-    position: int | None
     minted: float
+    given: int = 0
+    end: int = 0
     page: int = 1
     walk: int = 0
 
 
-class _Names:
-    """Names of page tokens: UUIDs that only this simulator can read.
+def _name(seed: int, number: int, page: int) -> str:
+    """Return the name of token `number`, which opens page `page`.
 
-    The first nine bytes are a seal, as far as the version of the UUID leaves them. The others are the numbers
-    of the token and of its page, made unreadable.
+    It is a UUID whose first nine bytes are a seal, as far as its version leaves them.
     """
+    content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
+    seal = blake2b(content, key=f"{seed} token".encode()[:64], digest_size=9).digest()
+    return str(UUID(bytes=seal + content, version=4))
 
-    def __init__(self, seed: int) -> None:
-        self._key = blake2b(f"{seed} token".encode(), digest_size=32).digest()
 
-    def of(self, number: int, page: int) -> str:
-        """Return the name of token `number`, which opens page `page`."""
-        content = (number % 2**32 << 24 | page % 2**24).to_bytes(7)
-        seal = blake2b(content, key=self._key, digest_size=9).digest()
-        return str(UUID(bytes=seal + self._masked(seal, content), version=4))
-
-    def read(self, name: str) -> tuple[int, int] | None:
-        """Return the number and the page of a token, None for any other name."""
-        if not _UUID.fullmatch(name):
-            return None
-        raw = UUID(name).bytes
-        number, page = divmod(int.from_bytes(self._masked(raw, raw[9:])), 2**24)
-        return (number, page) if self.of(number, page) == name else None
-
-    def _masked(self, seal: bytes, content: bytes) -> bytes:
-        mask = blake2b(seal[:6], key=self._key, digest_size=7).digest()
-        return bytes(a ^ b for a, b in zip(content, mask, strict=True))
+def _read(seed: int, name: str) -> tuple[int, int] | None:
+    """Return the number and the page of a token, None for any other name."""
+    if not _UUID.fullmatch(name):
+        return None
+    number, page = divmod(int.from_bytes(UUID(name).bytes[9:]), 2**24)
+    return (number, page) if _name(seed, number, page) == name else None
 
 
 # Equal sources have equal rows, so that the tests of a suite, each with a simulator of its own, share them.
 @lru_cache(512)
 def _encoded(source: Rows, start: int, stop: int, ascending: bool) -> msgspec.Raw:
     """Return the rows of a page as JSON."""
-    return msgspec.Raw(source.encoded(start, stop, ascending=ascending))
+    rows = source.rows(start, stop)
+    return msgspec.Raw(encode(rows[::-1] if ascending else rows))
 
 
 class Pages:
@@ -150,23 +142,22 @@ class Pages:
         self._settings = settings
         self._stats = stats
         self._tokens: dict[str, _Token] = {}
-        self._names = _Names(settings.seed)
 
-    def number(self, parameters: Mapping[str, str]) -> int:
-        """Return the page number of a query, from 1; 0 for an unknown token."""
-        name = parameters.get("pageToken")
-        return 1 if name is None else self._page_of(name)
+    def number(self, name: str) -> int:
+        """Return the number of the page that a token opens, even a forgotten one.
 
-    def _page_of(self, name: str) -> int:
-        """Return the page of a token, even a forgotten one; 0 for an unknown one."""
+        It is 1 without a token, and 0 for an unknown one.
+        """
+        if not name:
+            return 1
         if (token := self._tokens.get(name)) is not None:
             return token.page
-        number, page = self._names.read(name) or (math.inf, 0)
+        number, page = _read(self._settings.seed, name) or (math.inf, 0)
         return page if number < self._stats.tokens_minted else 0
 
-    def expire(self, parameters: Mapping[str, str]) -> None:
-        """Let the token of a query expire, if it is known."""
-        self._tokens.pop(parameters.get("pageToken", ""), None)
+    def expire(self, name: str) -> None:
+        """Let a token expire, if it is known."""
+        self._tokens.pop(name, None)
 
     def page(self, listing: Listing, parameters: Mapping[str, str], now: float) -> Row:
         """Return a page of a list, with the token of the next page.
@@ -178,35 +169,31 @@ class Pages:
         query = {name: value for name, value in parameters.items() if name != "pageToken"}
         size = listing.page_size(self._settings, query)
         requested = self._requested(listing, query, parameters.get("pageToken"), now)
-        view, injector = listing.view, listing.injector
-        if injector is not None:
-            view = injector.view(view, requested.walk, injector.answers)
-            injector.answers += 1
-        anomalies = None if injector is None else injector.anomalies
+        view, anomalies = listing.injector.next_view(listing.view, requested.walk), listing.injector.anomalies
         end = view.end(listing.added)
-        counts = anomalies is not None and anomalies.paging == "offset"
-        position = _behind(view, requested.position, end) if counts else requested.position
-        start, stop, following = _stretch(view, position, size, end)
-        if counts and following is not None:
-            following = (requested.position or 0) + stop - start
+        if requested.given and anomalies.paging == "cursor" and not view.ascending:
+            end = requested.end
+        length = max(end - view.low, 0)
+        first = min(requested.given, length)
+        last = min(first + size, length)
+        start, stop = (view.low + first, view.low + last) if view.ascending else (end - last, end - first)
         rows = _encoded(view.source, start, stop, view.ascending)
         page = {listing.match.items: rows, **view.page_fields(listing.added)}
-        if anomalies is not None and anomalies.unknown_fields:
+        if anomalies.unknown_fields:
             page["newField"] = "simulated"
-        repeated = None if anomalies is None else anomalies.repeat_pages
-        token = _next(requested, following, repeated, now)
+        following = evolve(requested, given=last, end=end, page=requested.page + 1) if last < length else None
+        token = _next(requested, following, anomalies.repeat_pages)
         if token is not None:
-            page["nextPageToken"] = self._mint(token)
+            page["nextPageToken"] = self._mint(evolve(token, minted=now))
         return page
 
     def _requested(self, listing: Listing, query: Mapping[str, str], name: str | None, now: float) -> _Token:
         """Return the page of a token, which may be used again, or the first page."""
         place, parameters = listing.match.segments, frozenset(query.items())
         if name is None:
-            walk = 0 if listing.injector is None else listing.injector.begin()
-            return _Token(place, parameters, None, now, walk=walk)
+            return _Token(place, parameters, now, walk=listing.injector.begin())
         token = self._tokens.get(name)
-        if self._is_dead(token, now) if token is not None else self._page_of(name):
+        if self._is_dead(token, now) if token is not None else self.number(name):
             self._stats.tokens_expired += 1
             raise HTTPError(self._settings.expired_status, "pageToken has expired")
         if token is None and not _UUID.fullmatch(name):
@@ -216,7 +203,7 @@ class Pages:
         return token
 
     def _mint(self, token: _Token) -> str:
-        name = self._names.of(self._stats.tokens_minted, token.page)
+        name = _name(self._settings.seed, self._stats.tokens_minted, token.page)
         self._stats.tokens_minted += 1
         while self._tokens and self._is_dead(self._tokens[oldest := next(iter(self._tokens))], token.minted):
             del self._tokens[oldest]
@@ -227,33 +214,8 @@ class Pages:
         return now - token.minted >= self._settings.token_lifetime - TOLERANCE
 
 
-def _stretch(view: View, position: int | None, count: int, end: int) -> tuple[int, int, int | None]:
-    """Return the first and end position of a page, and of the next page.
-
-    The end is the position after the last row. A part that ends below its first row has an empty page.
-    """
-    if view.ascending:
-        start = view.low if position is None else position
-        stop = max(min(start + count, end), start)
-        return start, stop, stop if stop < end else None
-    stop = end if position is None else position
-    start = min(max(stop - count, view.low), stop)
-    return start, stop, start if start > view.low else None
-
-
-def _behind(view: View, count: int | None, end: int) -> int | None:
-    """Return the position after a number of rows, counted from the head of the list."""
-    if count is None:
-        return None
-    return min(view.low + count, end) if view.ascending else max(end - count, view.low)
-
-
-def _next(requested: _Token, following: int | None, repeated: int | str | None, now: float) -> _Token | None:
+def _next(requested: _Token, following: _Token | None, repeated: int | str | None) -> _Token | None:
     """Return the next page, or None; `repeated` is the setting `repeat_pages`."""
-    if following is not None and requested.page != repeated:
-        return evolve(requested, position=following, minted=now, page=requested.page + 1)
-    if repeated is None:
-        return None
-    if repeated == "last":
-        return evolve(requested, minted=now)
-    return evolve(requested, position=None, minted=now, page=1)
+    if repeated is None or (following is not None and requested.page != repeated):
+        return following
+    return requested if repeated == "last" else evolve(requested, given=0, page=1)

@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 from attrs import frozen
 from msgspec.json import Encoder
 
-__all__ = ["Draw", "Fixed", "Row", "Rows", "View", "encode"]
+__all__ = ["DAY", "Draw", "Fixed", "Row", "Rows", "Timed", "View", "encode"]
+
+DAY = 86_400
 
 Row: TypeAlias = dict[str, Any]
 
@@ -33,13 +35,36 @@ class Rows(ABC):
     size: int
 
     @abstractmethod
+    def row(self, number: int) -> Any:
+        """Return a row."""
+
     def rows(self, start: int, stop: int) -> list[Any]:
         """Return the rows `stop - 1` down to `start`, newest first."""
+        return [self.row(number) for number in range(stop - 1, start - 1, -1)]
 
-    def encoded(self, start: int, stop: int, *, ascending: bool) -> bytes:
-        """Return the same rows as a JSON array, oldest first if `ascending`."""
-        rows = self.rows(start, stop)
-        return encode(rows[::-1] if ascending else rows)
+
+@frozen(cache_hash=True)
+class Timed(Rows):
+    """Rows of which one is added each `step` seconds.
+
+    Attributes:
+        size: number of rows at the beginning.
+        epoch: Unix time in seconds, from which the newest of them is.
+        step: seconds between two rows.
+
+    """
+
+    size: int
+    epoch: int
+    step: int
+
+    def time(self, number: int) -> int:
+        """Return the Unix time of a row."""
+        return (self.epoch // self.step - (self.size - 1) + number) * self.step
+
+    def first_at(self, time: int) -> int:
+        """Return the number of the first row that is not older than a Unix time."""
+        return self.size - 1 - self.epoch // self.step + -(-time // self.step)
 
 
 class Fixed(Rows):
@@ -49,9 +74,9 @@ class Fixed(Rows):
         self._rows = rows
         self.size: int = len(rows)
 
-    def rows(self, start: int, stop: int) -> list[Any]:
-        """Return the rows `stop - 1` down to `start`, newest first."""
-        return list(self._rows[self.size - stop : self.size - start])
+    def row(self, number: int) -> Any:
+        """Return a row."""
+        return self._rows[self.size - 1 - number]
 
 
 @frozen

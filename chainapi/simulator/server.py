@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from typing import Self
 
 from aiohttp import web
 
 from chainapi._http.message import Request
-from chainapi.simulator.memory import Line
 from chainapi.simulator.world import Answer
 
 __all__ = ["HOST", "Server"]
@@ -26,8 +26,8 @@ SHUTDOWN = 0.1
 class Server:
     """Listening server; after `start`, `port` is the port that it listens on."""
 
-    def __init__(self, line: Line) -> None:
-        self._line = line
+    def __init__(self, exchange: Callable[[Request, float], Awaitable[Answer]]) -> None:
+        self._exchange = exchange
         server = web.Server(self._handle, handler_cancellation=True, access_log=None)
         self._runner = web.ServerRunner(server, shutdown_timeout=SHUTDOWN)
         self.port: int = 0
@@ -47,7 +47,7 @@ class Server:
         headers = {name.lower(): value for name, value in incoming.headers.items()}
         url = f"http://{HOST}:{self.port}{incoming.raw_path}"
         request = Request(incoming.method, url, headers, await incoming.read() or None)
-        answer = await self._line.exchange(request, GRACE)
+        answer = await self._exchange(request, GRACE)
         if answer.broken:
             return await _break(incoming, answer)
         response = answer.response

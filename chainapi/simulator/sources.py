@@ -6,72 +6,56 @@ Each row is computed from the seed and its number alone.
 from __future__ import annotations
 
 from hashlib import blake2b
-from itertools import pairwise
 from math import pi, sin
 from struct import unpack_from
 
 from attrs import frozen
 
-from chainapi.simulator.names import METHODS, TESTNETS, chain_names, identifier
-from chainapi.simulator.rows import Draw, Row, Rows
+from chainapi.simulator.names import METHODS
+from chainapi.simulator.rows import DAY, Draw, Row, Rows, Timed
 
 __all__ = [
-    "DAY",
     "Blocks",
     "Points",
     "Transactions",
-    "chain_record",
-    "first_at",
-    "metrics_chain_record",
 ]
 
-DAY = 86_400
-BLOCK_SECONDS = 2
 SEARCHED = 1_000  # blocks in which a hash is searched
 BASE_FEE = 25_000_000_000
-WORDS = 16  # in a draw: several points share one
+WORDS = 16  # in a draw: several points share one, as a page may have thousands
 
 # Level of a day's week and half-year, until both begin again.
 _RHYTHM = [1 + 0.18 * sin(2 * pi * day / 7) + 0.3 * sin(2 * pi * day / 181) for day in range(7 * 181)]
 
 
-def first_at(timestamp: int, size: int, epoch: int, step: int) -> int:
-    """Return the number of the first row that is not older than a Unix time.
-
-    The list has `size` rows at the beginning, one each `step` seconds, the newest at `epoch`.
-    """
-    return size - 1 - epoch // step + -(-timestamp // step)
-
-
 @frozen(cache_hash=True)
-class Points(Rows):
+class Points(Timed):
     """Series of points: each chain has a level, a weekly rhythm, a swell, and noise.
 
     Attributes:
-        size: number of points at the beginning.
-        epoch: Unix time in seconds; the last point is of its day.
         draw: random bytes of each point.
-        step: seconds between two points.
         scale: factor of the values, which are whole numbers then; None for values with two decimals.
         cumulative: whether each value is the sum of those before it.
 
     """
 
-    size: int
-    epoch: int
     draw: Draw
-    step: int = DAY
     scale: int | None = None
     cumulative: bool = False
+
+    def row(self, number: int) -> Row:
+        """Return a point."""
+        row: Row = self.rows(number, number + 1)[0]
+        return row
 
     def rows(self, start: int, stop: int) -> list[Row]:
         """Return the points `stop - 1` down to `start`, newest first."""
         level = 0.8 + int.from_bytes(self.draw(-1)[:2], "little") / 8_000
         drawn = b"".join(map(self.draw, range(start // WORDS, -(-stop // WORDS))))
         words = unpack_from(f"<{stop - start}I", drawn, start % WORDS * 4)
-        first = self.epoch // self.step - (self.size - 1)
+        first, step = self.time(start), self.step
         points = [
-            self._point(number, (first + number) * self.step, word / 2**32, level)
+            self._point(number, first + (number - start) * step, word / 2**32, level)
             for number, word in enumerate(words, start)
         ]
         return points[::-1]
@@ -84,62 +68,17 @@ class Points(Rows):
         return {"timestamp": time, "value": int(value * self.scale) if self.scale else round(value, 2)}
 
 
-def chain_record(chain: int, draw: Draw) -> Row:
-    """Return a chain as the Data API describes it."""
-    name, token, symbol = chain_names(chain)
-    drawn, host = draw(chain), f"chain-{chain}.invalid"
-    return {
-        "chainId": str(chain),
-        "status": "OK",
-        "chainName": name,
-        "description": f"{name}, an EVM chain with the native token {symbol}.",
-        "platformChainId": identifier(drawn[:49]),
-        "subnetId": identifier(drawn[15:64]),
-        "vmName": "EVM",
-        "explorerUrl": f"https://{host}/explorer",
-        "rpcUrl": f"https://{host}/rpc",
-        "wsUrl": f"wss://{host}/ws",
-        "isTestnet": chain in TESTNETS,
-        "networkToken": {
-            "name": token,
-            "symbol": symbol,
-            "decimals": 18,
-            "description": f"{token} pays the fees of {name}.",
-        },
-        "private": False,
-        "enabledFeatures": ["nftIndexing", "webhooks"],
-    }
-
-
-def metrics_chain_record(chain: int, draw: Draw) -> Row:
-    """Return a chain as the Metrics API describes it."""
-    row = chain_record(chain, draw)
-    return {
-        "evmChainId": chain,
-        "chainName": row["chainName"],
-        "blockchainId": row["platformChainId"],
-        "subnetId": row["subnetId"],
-        "network": "testnet" if row["isTestnet"] else "mainnet",
-    }
-
-
 @frozen(cache_hash=True)
-class Blocks(Rows):
+class Blocks(Timed):
     """Blocks of one chain, each with the hash of its parent."""
 
     chain: int
-    size: int
-    epoch: int
     draw: Draw
 
     @property
     def first_number(self) -> int:
         """Height of the oldest block."""
         return 10_000_000 + 1_000 * self.chain % 40_000_000
-
-    def timestamp(self, number: int) -> int:
-        """Return the Unix time of block `number`."""
-        return self.epoch - (self.size - 1 - number) * BLOCK_SECONDS
 
     def total(self, number: int) -> int:
         """Return the number of transactions up to and including block `number`.
@@ -164,19 +103,15 @@ class Blocks(Rows):
         """Return the hash of block `number`."""
         return "0x" + self.draw(number)[:32].hex()
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the blocks `stop - 1` down to `start`, newest first."""
-        drawn = [self.draw(number) for number in range(start - 1, stop)]
-        pairs = zip(range(start, stop), pairwise(drawn), strict=True)
-        return [self._block(number, before, own) for number, (before, own) in pairs][::-1]
-
-    def _block(self, number: int, before: bytes, own: bytes) -> Row:
+    def row(self, number: int) -> Row:
+        """Return a block."""
+        before, own = self.draw(number - 1), self.draw(number)
         transactions = 2 + own[63] % 3 - before[63] % 3  # the difference of both totals
         gas = transactions and transactions * 21_000 + int.from_bytes(own[32:35], "little") % 180_000
         return {
             "chainId": str(self.chain),
             "blockNumber": str(self.first_number + number),
-            "blockTimestamp": self.timestamp(number),
+            "blockTimestamp": self.time(number),
             "blockHash": "0x" + own[:32].hex(),
             "txCount": transactions,
             "baseFee": str(BASE_FEE),
@@ -200,11 +135,6 @@ class Transactions(Rows):
     size: int
     draw: Draw
 
-    def rows(self, start: int, stop: int) -> list[Row]:
-        """Return the transactions `stop - 1` down to `start`, newest first."""
-        shift = self._shift
-        return [self._transaction(number, number + shift) for number in range(stop - 1, start - 1, -1)]
-
     def span(self, block: int) -> tuple[int, int]:
         """Return the numbers of a block's first transaction and of the next block's."""
         return self.blocks.total(block - 1) - self._shift, self.blocks.total(block) - self._shift
@@ -213,19 +143,19 @@ class Transactions(Rows):
     def _shift(self) -> int:
         return self.blocks.total(self.blocks.size - 1) - self.size
 
-    def _transaction(self, number: int, position: int) -> Row:
+    def row(self, number: int) -> Row:
+        """Return a transaction."""
+        blocks, position = self.blocks, number + self._shift
         # The block is the first one whose total exceeds the position on the chain. It is one of two, because
         # the total of block n lies between 2n and 2n + 2.
-        blocks, block = self.blocks, position // 2
-        if blocks.total(block) <= position:
-            block += 1
+        block = position // 2 + (blocks.total(position // 2) <= position)
         drawn = self.draw(number)
         gas = 21_000 + int.from_bytes(drawn[32:35], "little") % 180_000
         call, method, name = METHODS[drawn[35] % len(METHODS)]
         return {
             "chainId": str(blocks.chain),
             "blockNumber": str(blocks.first_number + block),
-            "blockTimestamp": blocks.timestamp(block),
+            "blockTimestamp": blocks.time(block),
             "blockHash": blocks.hash(block),
             "blockIndex": position - blocks.total(block - 1),
             "txHash": "0x" + drawn[:32].hex(),

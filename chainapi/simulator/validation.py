@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HTTPError",
-    "chain_id",
     "check_path",
     "checked_body",
     "checked_query",
@@ -57,20 +56,6 @@ def whole_number(name: str, text: str, least: float, most: float | None) -> int:
 # Paths and queries
 
 
-def chain_id(match: Match, chains: Sequence[int]) -> int:
-    """Return the chain that a path names.
-
-    Raises HTTPError for a chain that does not exist.
-    """
-    text = match.values["chainId"]
-    if not re.fullmatch("[0-9]{1,18}", text):
-        raise HTTPError(400, "chainId must be a number string")
-    chain = int(text)
-    if chain not in chains or str(chain) != text:
-        raise HTTPError(404, f"chain {text} does not exist")
-    return chain
-
-
 def check_path(match: Match, chains: Sequence[int]) -> None:
     """Check the parameters of a path.
 
@@ -78,13 +63,16 @@ def check_path(match: Match, chains: Sequence[int]) -> None:
         HTTPError: one of them is empty or not a value that the route takes, or the chain does not exist.
 
     """
+    if (chain := match.values.get("chainId")) is not None:
+        if not re.fullmatch("[0-9]{1,18}", chain):
+            raise HTTPError(400, "chainId must be a number string")
+        if chain not in map(str, chains):
+            raise HTTPError(404, f"chain {chain} does not exist")
     if "" in match.values.values():
         raise HTTPError(404, "Cannot GET /" + "/".join(match.segments[1:]))
     for parameter in match.endpoint.parameters:
         if parameter.in_path:
             _check_text(parameter, match.values[parameter.wire])
-    if "chainId" in match.values:
-        chain_id(match, chains)
 
 
 def checked_query(match: Match, query: Mapping[str, str]) -> dict[str, str]:

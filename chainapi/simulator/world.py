@@ -24,22 +24,32 @@ from attrs import define
 from msgspec import Struct
 from msgspec.structs import replace
 
+from chainapi._api.routes import units_of
 from chainapi._http.message import Request, Response
-from chainapi.simulator.anomalies import with_malformed_row
-from chainapi.simulator.contents import Contents, units_at
+from chainapi.simulator.anomalies import NO_ANOMALIES, Injector, with_malformed_row
 from chainapi.simulator.faults import Broken, Fault, Schedule
-from chainapi.simulator.handlers import GROWS_NOT
-from chainapi.simulator.matching import Match, Segments, first_segment, match_path
+from chainapi.simulator.handlers import serve
+from chainapi.simulator.matching import Match, Segments, first_segment, match_path, route_has
 from chainapi.simulator.pages import Listing, Pages
 from chainapi.simulator.quota import Quota
-from chainapi.simulator.rows import Row, encode
+from chainapi.simulator.rows import DAY, Row, View, encode
 from chainapi.simulator.settings import Settings
-from chainapi.simulator.sources import DAY
+from chainapi.simulator.state import Lookup, State, matched
 from chainapi.simulator.traffic import Exchange, Stats
-from chainapi.simulator.validation import HTTPError, check_path, checked_body, parameters_of, read_body
-from chainapi.simulator.writes import created
+from chainapi.simulator.validation import (
+    HTTPError,
+    check_path,
+    checked_body,
+    checked_query,
+    parameters_of,
+    read_body,
+)
+from chainapi.simulator.writes import WRITES
 
 __all__ = ["Answer", "Call", "World"]
+
+KEPT = 1_000  # lists that are kept, the ones used last
+PAGING = ("pageSize", "pageToken")  # parameters that choose a page, not rows
 
 Service: TypeAlias = Literal["metrics", "data"]
 
@@ -63,38 +73,22 @@ class Answer(Struct, frozen=True):
 
 @define(eq=False, repr=False)
 class Call:
-    """Request on its way: what it names, who sends it, and its entry in the log.
+    """Request on its way.
 
     Attributes:
         request: the request.
-        service: service of its address; None for an address of neither.
-        path: path at the service.
-        segments: service and decoded segments of the path.
-        match: route of the path; None for no route.
-        parameters: parameters of the query, empty ones included.
+        match: route of its path; None for no route.
+        parameters: parameters of the query and of the body, empty ones included.
         key: its key, if that is valid.
-        exchange: its entry in the log; None without a log.
+        exchange: its entry in the log.
 
     """
 
     request: Request
-    service: Service | None
-    path: str
-    segments: Segments
     match: Match | None
     parameters: dict[str, str]
     key: str | None
-    exchange: Exchange | None = None
-
-    @property
-    def quota(self) -> tuple[Service | None, str | None]:
-        """Quota that it counts against."""
-        return self.service, self.key
-
-    def named(self) -> dict[str, str]:
-        """Return the parameters that have a value, those in the body included."""
-        found = {name: value for name, value in self.parameters.items() if value}
-        return found | parameters_of(self.request.body) if self.request.body else found
+    exchange: Exchange
 
 
 class World:
@@ -107,41 +101,52 @@ class World:
         self.settings = settings
         self.log = log
         self.stats: Stats = Stats()
-        self.contents: Contents = Contents(settings)
+        self.state: State = State(settings)
+        self._kept_view = lru_cache(KEPT)(self._view)
+        self._injector = lru_cache(KEPT)(self._make_injector)
         self._pages = Pages(settings, self.stats)
         self._schedule = Schedule(settings.seed)
         self._quotas: defaultdict[object, Quota] = defaultdict(Quota)
 
     def sent(self, request: Request, now: float) -> Call:
         """Return the call of a request; count one that is sent during a stop."""
-        call = self._call(request)
-        stopped = self._quotas[call.quota].sent(now, self.settings.block)
+        settings = self.settings
+        address, _, query = request.url.partition("#")[0].partition("?")
+        service, path, segments = _place(request.method, address)
+        key = request.headers.get(settings.api_key_header) if service == "data" else None
+        valid = key if key in (settings.api_key, *settings.other_keys) else None
+        stopped = self._quotas[service, valid].sent(now, settings.block)
         self.stats.sent_while_stopped += stopped
+        parameters = _parameters(query)
+        if request.method != "GET":
+            parameters |= parameters_of(request.body)
+        match, token = match_path(segments) if service else None, parameters.get("pageToken", "")
+        exchange = Exchange(
+            number=len(self.log or ()) + 1,
+            method=request.method,
+            path=path,
+            service=service,
+            route=None if match is None else match.name,
+            quota=self._quota_name(service, valid),
+            page=self._pages.number(token),
+            has_page_token=bool(token),
+            sent=now,
+            segments=segments,
+            stopped=stopped,
+        )
         if self.log is not None:
-            named = call.named()
-            call.exchange = Exchange(
-                number=len(self.log) + 1,
-                method=request.method,
-                path=call.path,
-                service=call.service,
-                route=None if call.match is None else call.match.name,
-                quota=self._quota_name(call),
-                page=self._pages.number(named),
-                has_page_token="pageToken" in named,
-                sent=now,
-                segments=call.segments,
-                stopped=stopped,
-            )
-            self.log.append(call.exchange)
-        return call
+            self.log.append(exchange)
+        return Call(request, match, parameters, valid, exchange)
 
     def answer(self, call: Call, now: float) -> Answer:
         """Return the answer to a request that arrives now."""
-        self.contents.begin(now)
+        self.state.begin(now)
         self.stats.requests += 1
-        answer = self._answer(call, now, self._fault(call))
-        if call.exchange is not None:
-            call.exchange.answer(None if answer.broken else answer.response, answer.broken)
+        exchange = call.exchange
+        segments = exchange.segments if exchange.service else None
+        fault = self._schedule.fault(self.settings.faults, segments, exchange.page)
+        answer = self._answer(call, now, fault)
+        call.exchange.answer(None if answer.broken else answer.response, answer.broken)
         if answer.broken:
             self.stats.broken += 1
         else:
@@ -150,37 +155,25 @@ class World:
 
     def delivered(self, call: Call, response: Response, now: float, grace: float = 0.0) -> None:
         """Record that an answer arrived; the client has read it `grace` seconds later."""
-        if call.exchange is not None:
-            call.exchange.answered = now
+        call.exchange.answered = now
         wait = response.headers.get("retry-after", "")
         if response.status == 429 and wait.isdecimal():
-            self._quotas[call.quota].stop(now + grace, now + float(wait), now)
+            self._quotas[call.exchange.service, call.key].stop(now + grace, now + float(wait), now)
 
     def insert(self, path: str, count: int) -> None:
-        """Add `count` new rows at the head of the list at `path`.
-
-        A path is written like ``/v1/chains/43114/blocks``. Raises ValueError for a path without a list that
-        can grow.
-        """
-        match = self._list_at(path)
-        if match.name in GROWS_NOT or count < 0:
-            raise ValueError(
-                f"cannot insert {count} rows at {path!r}: give a list that grows, 0 rows or more"
-            )
-        self.contents.insert(match, count)
+        """Add rows at the head of a list, see `Simulator.insert`."""
+        self.state.insert(self._list_at(path), count)
 
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
-        """Return all rows that a query selects from the list at `path`, in page order.
+        """Return all rows of a list, see `Simulator.rows_of`.
 
-        Rows that grow with time are those at `now`, by default the time of the latest request; anomalies are
-        as in the latest pass over the list and the latest answer. Raises ValueError for a path without
-        a list, and for a query that the route does not take.
+        Lists that grow with time are those of `now`, by default the time of the latest request.
         """
         match = self._list_at(path)
         if now is not None:
-            self.contents.begin(now)
+            self.state.begin(now)
         try:
-            return self.contents.listing(match, query).rows()
+            return self._listing(match, query).rows()
         except HTTPError as error:
             raise ValueError(f"cannot read {path!r}: {'; '.join(error.messages)}") from None
 
@@ -198,19 +191,6 @@ class World:
 
     # What becomes of a request
 
-    def _call(self, request: Request) -> Call:
-        address, _, query = request.url.partition("#")[0].partition("?")
-        service, path, segments = _place(request.method, address)
-        key = request.headers.get(self.settings.api_key_header) if service == "data" else None
-        valid = key if key in (self.settings.api_key, *self.settings.other_keys) else None
-        match = match_path(segments) if service else None
-        return Call(request, service, path, segments, match, _parameters(query), valid)
-
-    def _fault(self, call: Call) -> Fault | None:
-        """Return the fault that a request meets, None for no fault."""
-        page = self._pages.number(call.named()) if self.settings.faults else 0
-        return self._schedule.fault(self.settings.faults, call.segments if call.service else None, page)
-
     def _answer(self, call: Call, now: float, fault: Fault | None) -> Answer:
         """Return the answer to a request that meets a fault, or none."""
         if fault is None:
@@ -218,7 +198,7 @@ class World:
         if fault.status is not None:
             return Answer(_scripted(fault, fault.status), slow=fault.slow)
         if fault.expire:
-            self._pages.expire(call.named())
+            self._pages.expire(call.parameters.get("pageToken", ""))
         response = self._serve(call, now)
         if fault.malformed and call.match is not None and response.status < 300 and response.body:
             response = self._spoiled(response, call.match)
@@ -234,7 +214,7 @@ class World:
     def _serve(self, call: Call, now: float) -> Response:
         header = self.settings.api_key_header
         is_keyless = not self.settings.api_key_required and header not in call.request.headers
-        if call.service == "data" and call.key is None and not is_keyless:
+        if call.exchange.service == "data" and call.key is None and not is_keyless:
             return _refuse(401, f"a valid API key is required in the header {header}")
         headers, wait = self._meter(call, now)
         if wait is not None:
@@ -250,15 +230,15 @@ class World:
 
         The wait is the seconds until a refused request may be sent again.
         """
-        settings, public = self.settings, call.service == "metrics"
+        settings, public = self.settings, call.exchange.service == "metrics"
         minute, day = (settings.metrics_limit, settings.metrics_window), settings.metrics_day_limit
         if not public:
             minute, day = (settings.limit, settings.window), settings.day_limit
         limits = [(limit, window) for limit, window in (minute, (day, DAY)) if limit is not None]
-        if not limits or call.service is None:
+        if not limits or call.exchange.service is None:
             return {}, None
-        cost = units_at(call.match) if settings.weighted else 1
-        headers, wait = self._quotas[call.quota].take(cost, limits, now)
+        cost = _units(call.match) if settings.weighted else 1
+        headers, wait = self._quotas[call.exchange.service, call.key].take(cost, limits, now)
         return ({} if public else headers), wait
 
     def _find(self, call: Call, now: float) -> tuple[int, Row | None]:
@@ -266,30 +246,55 @@ class World:
         method, match = call.request.method, call.match
         if method != "GET" and match is None:
             raise HTTPError(405, f"{method} is not allowed here")
-        if call.service is None:
-            raise HTTPError(404, f"no service at {call.path}")
-        if call.service == "data" and call.path in self.settings.forbidden:
+        if call.exchange.service is None:
+            raise HTTPError(404, f"no service at {call.exchange.path}")
+        if call.exchange.service == "data" and call.exchange.path in self.settings.forbidden:
             raise HTTPError(403, "the key lacks the privilege for this resource")
         if match is None:
-            raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.segments[1:]])}")
-        status, parameters = 200, call.parameters
-        if method != "GET":
-            body = checked_body(match, read_body(call.request.body))
-            status = 201 if created(match.name, method) else 200
-            if not match.endpoint.reads:
-                return status, self.contents.write(match, body)
-            parameters = parameters | parameters_of(call.request.body)
-        found = self.contents.find(match, parameters)
-        return status, self._pages.page(found, parameters, now) if isinstance(found, Listing) else found
+            raise HTTPError(404, f"Cannot GET {'/'.join(['', *call.exchange.segments[1:]])}")
+        if method == "GET":
+            return 200, self._read(match, call.parameters, now)
+        body = checked_body(match, read_body(call.request.body))
+        if not match.endpoint.reads:
+            check_path(match, self.settings.chains)
+            return (201 if method == "POST" else 200), WRITES[match.name](Lookup(match, body, self.state))
+        status = 201 if match.name == "data.aggregate_signatures" else 200  # as if it created something
+        return status, self._read(match, call.parameters, now)
 
-    def _quota_name(self, call: Call) -> str:
+    def _read(self, match: Match, query: Mapping[str, str], now: float) -> Row:
+        """Return the page of a list, or the resource; raise HTTPError."""
+        if not match.endpoint.single:
+            return self._pages.page(self._listing(match, query), query, now)
+        row: Row = serve(Lookup(match, checked_query(match, query), self.state))
+        return self._injector(match.segments).resource(row)
+
+    def _listing(self, match: Match, query: Mapping[str, str]) -> Listing:
+        # All pages of a list share a view, except for webhooks: writes change their lists.
+        make = self._view if match.name.startswith("data.webhooks.") else self._kept_view
+        chosen = frozenset((name, text) for name, text in query.items() if name not in PAGING)
+        view = make(match.segments, chosen)
+        return Listing(match, view, self.state.added(match), self._injector(match.segments))
+
+    def _view(self, segments: Segments, query: frozenset[tuple[str, str]]) -> View:
+        match = matched(*segments)
+        view: View = serve(Lookup(match, checked_query(match, dict(query)), self.state))
+        return view
+
+    def _make_injector(self, segments: Segments) -> Injector:
+        """Return the injector of the first anomalies whose route has the path."""
+        settings = self.settings
+        fitting = (one for one in settings.anomalies if one.route is None or route_has(one.route, segments))
+        anomalies = next(fitting, NO_ANOMALIES)
+        return Injector(anomalies, matched(*segments), settings.seed, settings.chains)
+
+    def _quota_name(self, service: Service | None, key: str | None) -> str:
         """Return the name of a request's quota, which does not show the key."""
-        if call.service is None:
+        if service is None:
             return "no service"
-        if call.service == "data" and call.key is None and not self.settings.api_key_required:
+        if service == "data" and key is None and not self.settings.api_key_required:
             return "data, no key"
         others = self.settings.other_keys
-        return f"{call.service}, key {others.index(call.key) + 2}" if call.key in others else call.service
+        return f"{service}, key {others.index(key) + 2}" if key in others else service
 
 
 def _parameters(query: str) -> dict[str, str]:
@@ -314,6 +319,12 @@ def _segments_of(first: str, path: str) -> Segments:
     if "%" in path:  # one list has one key, however its path is escaped
         segments = [unquote(segment) for segment in segments]
     return (first, *segments)
+
+
+def _units(match: Match | None) -> int:
+    """Return the cost of a request in compute units, 1 for one without a known cost."""
+    units = None if match is None else units_of(match.name, match.endpoint.record)
+    return 1 if units is None else units
 
 
 def _respond(status: int, body: object, headers: Mapping[str, str]) -> Response:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -28,13 +28,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "choose_virtual_loop",
-    "close",
-    "finish_recording",
-    "make_recording",
-    "make_session",
     "make_simulator",
     "network",
-    "pace",
+    "recording",
+    "session",
 ]
 
 T = TypeVar("T")
@@ -96,25 +93,23 @@ def make_simulator(node: pytest.Item) -> CheckedSimulator:
     return _make("chainapi_simulator", CheckedSimulator, settings)
 
 
-def make_session(node: pytest.Item, simulator: CheckedSimulator) -> Session:
-    """Return a session on a simulator, with the arguments of the markers."""
+@contextmanager
+def session(node: pytest.Item, simulator: CheckedSimulator) -> Iterator[Session]:
+    """Yield a session on a simulator, as the markers say; close it in its event loop."""
     arguments: dict[str, Any] = {}
     if "chainapi_clock" in getattr(node, "fixturenames", ()):
         arguments["now"] = Clock().wall
     for mark in _outermost_first(node, "chainapi_session"):
         arguments |= _read(mark, dict[str, Any])
-    return _make("chainapi_session", simulator.session, arguments)
-
-
-def close(session: Session) -> None:
-    """Close a session after the test, in the event loop that it belongs to."""
-    loop = session.connection.loop
+    made = _make("chainapi_session", simulator.session, arguments)
+    yield made
+    loop = made.connection.loop
     if loop is None or loop.is_closed():  # never used, or ended by the end of its loop
         return
     if loop.is_running():  # in another thread
-        asyncio.run_coroutine_threadsafe(session.aclose(), loop).result(CLOSING)
+        asyncio.run_coroutine_threadsafe(made.aclose(), loop).result(CLOSING)
     else:
-        loop.run_until_complete(session.aclose())
+        loop.run_until_complete(made.aclose())
 
 
 def _outermost_first(node: pytest.Item, name: str) -> list[pytest.Mark]:
@@ -172,8 +167,12 @@ def _fault(route: str | None = None, **fault: Any) -> Fault:
 # Recordings
 
 
-def make_recording(node: pytest.Item) -> Recorder | Player:
-    """Return the player of the test's recording, or the recorder.
+@contextmanager
+def recording(node: pytest.Item, passed: Callable[[], bool]) -> Iterator[Recorder | Player]:
+    """Yield the player of the test's recording, or a recorder.
+
+    For a recorder time passes as on the machine. If the test passed, save a new recording, or check that
+    a strict one was used up.
 
     Raises:
         RecordingError: there is no recording, and it is not to be recorded.
@@ -182,25 +181,17 @@ def make_recording(node: pytest.Item) -> Recorder | Player:
     from chainapi.testing.recording import Player, Recorder
 
     if _records(node):
-        return Recorder(_path(node))
-    return Player(_path(node), repeat=_marked(node).get("repeat", False))
-
-
-def pace(recording: Recorder | Player) -> AbstractContextManager[None]:
-    """Return what lets time pass for a recording: real time for a recorder."""
-    from chainapi.testing.recording import Recorder
-
-    return real_time() if isinstance(recording, Recorder) else nullcontext()
-
-
-def finish_recording(node: pytest.Item, recording: Recorder | Player) -> None:
-    """Save a new recording; check that a strict one was used up."""
-    from chainapi.testing.recording import Recorder
-
-    if isinstance(recording, Recorder):
-        recording.save()
-    elif _marked(node).get("strict", False):
-        recording.assert_all_played()
+        recorder = Recorder(_path(node))
+        with real_time():
+            yield recorder
+        if passed():
+            recorder.save()
+        return
+    marked = _marked(node)
+    player = Player(_path(node), repeat=marked.get("repeat", False))
+    yield player
+    if passed() and marked.get("strict", False):
+        player.assert_all_played()
 
 
 def _records(node: pytest.Item) -> bool:

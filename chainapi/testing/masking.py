@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
@@ -54,10 +54,11 @@ class Secrets:
         """
         for secret in self._known.values():
             key = secret.reveal()
-            text = masked(text, key)
-            if len(key) >= SHORT:
-                for form in (key, *_in_base64(key)):
-                    text = _without(text, form)
+            if len(key) < SHORT:
+                text = masked(text, key)
+                continue
+            for form in (key, *_in_base64(key)):
+                text = _without(text, form)
         return text
 
     def masked_bytes(self, body: bytes) -> bytes:
@@ -110,17 +111,10 @@ class PageTokenNames:
     """
 
     _names: dict[str, str] = field(factory=dict[str, str], repr=False)
-    _recent: dict[str, str] = field(factory=dict[str, str], repr=False)  # of one exchange
-
-    def begin(self) -> None:
-        """Begin another exchange: `quoted` is about its tokens."""
-        self._recent.clear()
 
     def name(self, token: str) -> str:
         """Return the name of a token."""
-        name = self._names.setdefault(token, f"page-token-{len(self._names) + 1}")
-        self._recent[token] = name
-        return name
+        return self._names.setdefault(token, f"page-token-{len(self._names) + 1}")
 
     def in_url(self, url: str) -> str:
         """Return a URL with the names of its page tokens."""
@@ -128,23 +122,30 @@ class PageTokenNames:
         query = parse_qsl(parts.query, keep_blank_values=True)
         if not any(name == "pageToken" for name, _ in query):
             return url
-        return urlunsplit(parts._replace(query=urlencode([*self._renamed(query)])))
+        named = [
+            (name, self.name(value) if name == "pageToken" and value else value) for name, value in query
+        ]
+        return urlunsplit(parts._replace(query=urlencode(named)))
 
     def in_body(self, body: bytes) -> bytes:
         """Return a page, or the body of a request, with the names of its page tokens."""
         return _FIELD.sub(self._named, body)
 
-    def quoted(self, body: bytes) -> bytes:
-        """Return a body with the names of the exchange's tokens wherever it has them.
+    def anywhere(self, text: str) -> str:
+        """Return a string with the names of the tokens wherever it has them.
 
         An error may name the token that it refuses. A short token stays: it may be any other value. So may a
         token in a page: it can be the hash of a row.
         """
-        for token, name in self._recent.items():
+        for token, name in self._names.items():
             if len(token) >= SHORT:
                 for form in {token, json.dumps(token)[1:-1], quote(token), quote(token, safe="")}:
-                    body = body.replace(form.encode(errors="replace"), name.encode())
-        return body
+                    text = text.replace(form, name)
+        return text
+
+    def anywhere_in(self, body: bytes) -> bytes:
+        """Return a body with the names of the tokens wherever it has them."""
+        return self.anywhere(body.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
     def _named(self, found: re.Match[bytes]) -> bytes:
         try:
@@ -152,7 +153,3 @@ class PageTokenNames:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             return found[0]
         return found[1] + b'"' + self.name(token).encode() + b'"'
-
-    def _renamed(self, query: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-        for name, value in query:
-            yield name, self.name(value) if name == "pageToken" and value else value

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ipaddress
 import socket
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 __all__ = ["NetworkBlockedError", "network_blocked"]
 
@@ -39,22 +40,15 @@ def network_blocked(allowed: Collection[str] = ()) -> Iterator[None]:
     as a database driver in C, is not affected.
     """
     known = {*allowed, socket.gethostname()}
-    functions = {name: getattr(socket, name) for name in _LOOK_UPS}
-    methods = {name: vars(socket.socket).get(name) for name in _METHODS if hasattr(socket.socket, name)}
-    for name, function in functions.items():
-        setattr(socket, name, _checked_look_up(function, _LOOK_UPS[name], known))
-    for name in methods:
-        setattr(socket.socket, name, _checked_method(getattr(socket.socket, name), _METHODS[name], known))
-    try:
+    with ExitStack() as stack:
+        for name, addresses in _LOOK_UPS.items():
+            look_up = _checked_look_up(getattr(socket, name), addresses, known)
+            stack.enter_context(patch.object(socket, name, look_up))
+        for name, place in _METHODS.items():
+            if (method := getattr(socket.socket, name, None)) is not None:  # Windows has no sendmsg
+                checked = _checked_method(method, place, known)
+                stack.enter_context(patch.object(socket.socket, name, checked))
         yield
-    finally:
-        for name, function in functions.items():
-            setattr(socket, name, function)
-        for name, method in methods.items():
-            if method is None:  # inherited
-                delattr(socket.socket, name)
-            else:
-                setattr(socket.socket, name, method)
 
 
 def _checked_method(method: Callable[..., Any], place: int, known: Collection[str]) -> Callable[..., Any]:

@@ -153,11 +153,10 @@ def chainapi_session(
     request: pytest.FixtureRequest, chainapi_simulator: CheckedSimulator
 ) -> Iterator[Session]:
     """Yield a session on `chainapi_simulator`; close it after the test."""
-    from chainapi.testing.fixtures import close, make_session
+    from chainapi.testing.fixtures import session
 
-    session = make_session(request.node, chainapi_simulator)
-    yield session
-    close(session)
+    with session(request.node, chainapi_simulator) as made:
+        yield made
 
 
 @pytest.fixture
@@ -165,10 +164,7 @@ def chainapi_recording(
     request: pytest.FixtureRequest, _chainapi_network: None
 ) -> Iterator[Recorder | Player]:
     """Yield a transport that answers from the recording of the test, or records it."""
-    from chainapi.testing.fixtures import finish_recording, make_recording, pace
+    from chainapi.testing.fixtures import recording
 
-    recording = make_recording(request.node)
-    with pace(recording):
-        yield recording
-    if request.node.stash.get(PASSED, False):
-        finish_recording(request.node, recording)
+    with recording(request.node, lambda: request.node.stash.get(PASSED, False)) as made:
+        yield made

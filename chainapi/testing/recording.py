@@ -13,14 +13,14 @@ import os
 import time
 from base64 import b64decode, b64encode
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
-from attrs import define
 
 from chainapi._http.message import Request, Response
 from chainapi._http.transport import AiohttpTransport, Transport
@@ -50,19 +50,9 @@ class _Content(msgspec.Struct, omit_defaults=True, kw_only=True):
     text: str | None = None
     base64: str | None = None
 
-    def hold(self, body: bytes) -> Self:
-        """Hold a body in the form that is read most easily, and return the record."""
-        if _is_json_line(body):
-            self.body = msgspec.Raw(body)
-            return self
-        try:
-            self.text = body.decode()
-        except UnicodeDecodeError:
-            self.base64 = b64encode(body).decode()
-        return self
-
+    @property
     def content(self) -> bytes:
-        """Return the body, byte for byte."""
+        """The body, byte for byte."""
         if self.text is not None:
             return self.text.encode()
         return bytes(self.body) if self.base64 is None else b64decode(self.base64)
@@ -87,6 +77,11 @@ class _Exchange(msgspec.Struct, omit_defaults=True):
     response: _Answer
     request: _Content | None = None
 
+    @property
+    def asked(self) -> Asked:
+        """Request, as another one is matched with it."""
+        return _asked(self.method, self.url, None if self.request is None else self.request.content)
+
 
 class _Recorded(Session):
     """Session that closes its recording's connections."""
@@ -97,17 +92,6 @@ class _Recorded(Session):
         """Close the session, and the connections of its recording."""
         await super().aclose()
         await self.recording.aclose()
-
-
-@define(eq=False)
-class _Taken:
-    """Exchange under way: no secret is in it."""
-
-    method: str
-    url: str
-    body: bytes | None
-    sent: float
-    response: Response | None = None
 
 
 class Recorder:
@@ -135,11 +119,12 @@ class Recorder:
         self._own: AiohttpTransport | None = None
         self._now = now
         self._addresses: dict[str, str] = {}
-        self._secrets = Secrets()
-        self._taken: list[_Taken] = []
+        self._secrets, self._names = Secrets(), PageTokenNames()
+        self._began = 0.0  # when the first request was sent
+        self._exchanges: list[_Exchange | None] = []  # in the order of sending; None without an answer
 
     def __repr__(self) -> str:
-        return f"<Recorder of {len(self._taken)} requests to {str(self.path)!r}>"
+        return f"<Recorder of {len(self._exchanges)} requests to {str(self.path)!r}>"
 
     def session(self, **arguments: Any) -> Session:
         """Return a session that sends through this recorder.
@@ -158,12 +143,11 @@ class Recorder:
         Raises the errors of that transport.
         """
         self._secrets.learn(request.headers)
-        url = self._secrets.masked(request.url)
-        body = None if request.body is None else self._secrets.masked_bytes(request.body)
-        taken = _Taken(request.method, url, body, asyncio.get_running_loop().time())
-        self._taken.append(taken)
+        sent, place = asyncio.get_running_loop().time(), len(self._exchanges)
+        self._began = self._began if place else sent
+        self._exchanges.append(None)
         response = await self._transport().send(request)
-        taken.response = self._safe(response)
+        self._exchanges[place] = self._recorded(request, response, round(sent - self._began, 3))
         return response
 
     def save(self) -> None:
@@ -176,7 +160,8 @@ class Recorder:
         whole = self.path.with_name(self.path.name + ".part")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            whole.write_bytes(b"".join(self._lines()))
+            lines = [{"chainapi_recording": FORMAT, **self._addresses}, *filter(None, self._exchanges)]
+            whole.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             whole.replace(self.path)
         except OSError as error:
             raise RecordingError(f"cannot write the recording {self.path}: {error.strerror}") from error
@@ -204,31 +189,27 @@ class Recorder:
             self._own = AiohttpTransport()
         return self._own
 
-    def _safe(self, response: Response) -> Response:
-        """Return a response with the headers that are recorded, the secrets masked."""
+    def _recorded(self, request: Request, response: Response, seconds: float) -> _Exchange:
+        """Return an exchange without its secrets and page tokens."""
+        secrets, names = self._secrets, self._names
         limits = sorted(name for name in response.headers if name.startswith(LIMITS))
         headers = {
-            name: self._secrets.masked(_in_seconds(name, response.headers, self._now()))
+            name: secrets.masked(_in_seconds(name, response.headers, self._now()))
             for name in (*KEPT, *limits)
             if name in response.headers
         }
-        return Response(response.status, headers, self._secrets.masked_bytes(response.body))
-
-    def _lines(self) -> Iterator[bytes]:
-        encode, names = msgspec.json.Encoder().encode, PageTokenNames()
-        yield encode({"chainapi_recording": FORMAT, **self._addresses}) + b"\n"
-        taken = [(one, one.response) for one in self._taken]
-        for one, response in taken:
-            if response is not None:
-                names.begin()
-                seconds = round(one.sent - taken[0][0].sent, 3)
-                url, body = names.in_url(one.url), one.body
-                request = None if body is None else _Content().hold(names.in_body(body))
-                content = names.in_body(response.body)
-                content = names.quoted(content) if response.status >= 400 else content
-                answer = _Answer(status=response.status, headers=_named(response.headers, names))
-                answer.hold(content)
-                yield encode(_Exchange(one.method, url, seconds, answer, request)) + b"\n"
+        url = names.in_url(secrets.masked(request.url))
+        sent = None if request.body is None else names.in_body(secrets.masked_bytes(request.body))
+        body = names.in_body(secrets.masked_bytes(response.body))
+        if "location" in headers:
+            headers["location"] = names.in_url(headers["location"])
+        answer = _Answer(
+            status=response.status,
+            headers={name: names.anywhere(value) for name, value in headers.items()},
+            **_held(names.anywhere_in(body) if response.status >= 400 else body),
+        )
+        content = None if sent is None else _Content(**_held(sent))
+        return _Exchange(request.method, url, seconds, answer, content)
 
 
 class Player:
@@ -255,9 +236,7 @@ class Player:
         first, exchanges = _read(self.path)
         self._addresses = {name: first[name] for name in ADDRESSES if name in first}
         for exchange in exchanges:
-            sent = exchange.request
-            body = None if sent is None else sent.content()
-            self._left[_asked(exchange.method, exchange.url, body)].append(exchange)
+            self._left[exchange.asked].append(exchange)
 
     def __repr__(self) -> str:
         return f"<Player of {str(self.path)!r}, {len(self.unplayed())} requests not played yet>"
@@ -288,7 +267,7 @@ class Player:
                 " Player(repeat=True) repeats the last answer"
             )
         answer = self._last[asked].response
-        return Response(answer.status, answer.headers, answer.content())
+        return Response(answer.status, answer.headers, answer.content)
 
     async def aclose(self) -> None:
         """Do nothing: no connection is open."""
@@ -344,12 +323,6 @@ def _shown(asked: Asked) -> str:
     return f"{method} {path}{'?' if pairs else ''}{'&'.join(pairs)}{sent}"
 
 
-def _named(headers: Mapping[str, str], names: PageTokenNames) -> dict[str, str]:
-    """Return headers with the names of page tokens."""
-    found = {name: names.in_url(value) if name == "location" else value for name, value in headers.items()}
-    return {name: names.quoted(value.encode(errors="replace")).decode() for name, value in found.items()}
-
-
 def _some(lines: list[str]) -> str:
     return "\n".join([*(f"  {line}" for line in lines[:SHOWN]), *(["  ..."] if len(lines) > SHOWN else [])])
 
@@ -392,14 +365,14 @@ def _read(path: Path) -> tuple[dict[str, Any], list[_Exchange]]:
     return first, exchanges
 
 
-def _is_json_line(body: bytes) -> bool:
-    """Return whether a body can be part of a JSON line as it is."""
-    if b"\n" in body or b"\r" in body:
-        return False
+def _held(body: bytes) -> dict[str, Any]:
+    """Return a body in the form that is read most easily, as a field of `_Content`."""
     try:
-        msgspec.json.decode(body, type=msgspec.Raw)
+        text = body.decode()
+    except UnicodeDecodeError:
+        return {"base64": b64encode(body).decode()}
+    with suppress(msgspec.DecodeError, RecursionError):
         msgspec.json.decode(body)
-        body.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return False
-    return body.strip() == body
+        if body.strip() == body and not {"\n", "\r"} & {*text}:  # it is part of a JSON line as it is
+            return {"body": msgspec.Raw(body)}
+    return {"text": text}

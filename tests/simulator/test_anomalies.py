@@ -339,9 +339,9 @@ def test_fields_change_within_a_walk_with_each_answer_only() -> None:
         assert [{row["confirmations"] for row in rows} for rows in pages] == [{one} for one in numbers]
         assert {row["confirmations"] for row in caller.held(BLOCKS)} == {numbers[-1]}
         caller = Caller(Anomalies(changing=changing))
-        bodies = [caller.body("/data/v1/chains/7") for _ in range(2)]
+        bodies = [caller.body(f"{BLOCKS}/77") for _ in range(2)]
         assert [body.pop("confirmations") for body in bodies] == [0, 1]
-        assert bodies[0] == bodies[1] == Caller().body("/data/v1/chains/7")
+        assert bodies[0] == bodies[1] == Caller().body(f"{BLOCKS}/77")
 
 
 # What cannot be read, and what is in no document

@@ -451,10 +451,7 @@ def test_a_block_has_the_transactions_that_it_counts() -> None:
 
 
 def test_chains_have_one_record_in_both_services() -> None:
-    """Chains have one name and the same identifiers in both services.
-
-    This holds in lists and in single records.
-    """
+    """Chains have one name and the same identifiers in each record of both services."""
     caller = Caller()
     rows = caller.body("/metrics/v2/chains")["chains"]
     assert [row["evmChainId"] for row in rows] == list(CHAINS)
@@ -462,6 +459,9 @@ def test_chains_have_one_record_in_both_services() -> None:
     assert caller.body("/metrics/v2/chains/7") == rows[1]
     other = caller.body("/data/v1/chains/7")
     assert (rows[1]["subnetId"], rows[1]["chainName"]) == (other["subnetId"], other["chainName"])
+    for chain in caller.body("data.evm.chains_of_address")["indexedChains"]:
+        alone = caller.body(f"/data/v1/chains/{chain['chainId']}")
+        assert [chain[name] == alone[name] for name in ("subnetId", "chainName", "isTestnet")] == [True] * 3
 
 
 # What a query selects
@@ -642,4 +642,4 @@ def test_records_are_loaded_when_a_route_needs_them() -> None:
         "print('aiohttp.web' in sys.modules)\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout == "False []\n[]\n[]\n['common', 'evm']\nFalse\n"
+    assert done.stdout == "False []\n[]\n['common']\n['common', 'evm']\nFalse\n"
