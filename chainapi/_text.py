@@ -107,7 +107,7 @@ def _notations(secret: str) -> re.Pattern[str]:
 def notation(letter: str) -> str:
     r"""Return a pattern of a letter as it is, and in JSON, HTML and URLs.
 
-    Those of a slash are ``\/``, ``\u002f``, ``&#47;`` and ``%2f``, among others.
+    It finds a slash as ``\/``, ``\u002f``, ``&#47;`` and ``%2f``, among others.
     """
     if letter.isalnum() and letter.isascii():
         return letter

@@ -116,8 +116,8 @@ class ChainAPIError(Exception):
         return _restore, (type(self), self.args, self.__dict__)
 
     def __copy__(self) -> Self:
-        # `copy` prefers a registered reducer. That of tblib, on which Dask relies, keeps the traceback, whose
-        # frames hold the stream.
+        # `copy` prefers a registered reducer. Dask relies on tblib, whose reducer keeps the traceback, and so
+        # the frames that hold the stream.
         make, arguments = self.__reduce__()
         made: Self = make(*arguments)
         return made

@@ -77,7 +77,7 @@ def given_by(route: Route, start: Checkpoint, identity: Identity | None = None) 
 def cursor_of(route: Route) -> Cursor | None:
     """Return the cursor of a route; None if its rows have no number.
 
-    None is returned too for a list that descends by a number: its walk has it.
+    A list that descends by a number has no cursor either: its walk has the number.
     """
     if not route.numbers or route.descending_key is not None:
         return None

@@ -65,8 +65,8 @@ class ListRanges(Struct, frozen=True, eq=False):
     async def outermost(self, *, newest: bool) -> int | None:
         """Return the number of the newest or oldest row, by one request.
 
-        Without a parameter for the order the first row counts as the newest, and None is returned for the
-        oldest. None is returned for an empty list, too.
+        Without a parameter for the order the first row counts as the newest, and the number of the oldest is
+        None. So is the number of an empty list.
 
         Raises:
             ChainAPIError: any of chainapi's errors.

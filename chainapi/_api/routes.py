@@ -56,7 +56,7 @@ class Route(Struct, frozen=True):
         immutable: names of the attributes that do not change between responses, for rows without a key.
             Several rows may share all of them: they serve to count rows, not to identify one.
         cursor: names of row attributes with a number that grows with each new row; the first one that a row
-            has counts. Empty if rows have no such number, or it is the one of `ranged`.
+            has counts. Empty if rows have no such number, or `ranged` has it.
         since: whether the start of `ranged` may be sent.
         holds_if: conditions of `key`, `descending_key` and `since`: name of the attribute, name of a
             parameter of the method, and the value that the caller has to give for it; None for any value.

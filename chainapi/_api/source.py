@@ -218,7 +218,7 @@ class ListSource:
     async def fetch(self, fetch: Fetch, needed: Callable[[], bool] | None = None) -> Answer:
         """Return the page, or the error in its place.
 
-        `needed` is called before each attempt: whether somebody still waits for the page. None is returned
+        `needed` is called before each attempt: whether somebody still waits for the page. The answer is None
         once nobody does.
         """
         began = self._connection.clock()

@@ -239,7 +239,7 @@ class Connection:
     def _leave(self, loop: asyncio.AbstractEventLoop, ends: AsyncExitStack) -> None:
         """Leave the gates, and release them at the end.
 
-        Those of the loop keep what they learned.
+        The gates of the loop keep what they learned.
         """
         for service in self.configured:
             ends.push_async_callback(self.gates.close, loop, service.endpoint, service.gate)

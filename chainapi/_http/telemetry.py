@@ -37,7 +37,7 @@ class Telemetry(Protocol):
         ...
 
     def on_event(self, event: Event) -> None:
-        """Take an event. Those of one call come from its task, and in order."""
+        """Take an event. The events of one call come from its task, and in order."""
         ...
 
     def attempt(self, call: int) -> AbstractContextManager[Mapping[str, str]]:

@@ -385,7 +385,7 @@ class Gate:
         return Permit(self, reservation, member.group, self._account(member, ask.tag))
 
     def _account(self, member: Member, tag: str | None) -> SpenderCounts:
-        """Return the account to use; a member remembers the one of its own tag."""
+        """Return the account to use; a member remembers the account of its own tag."""
         account = member.account if tag is None else self._spenders.account(member.process, tag)
         if account is None or account.closed:
             account = member.account = self._spenders.account(member.process, member.tag)

@@ -47,8 +47,8 @@ class NewestRows:
     def of(cls, watermark: Watermark, *, lookback: int = 0, following: bool) -> Self:
         """Return the newest rows of a watermark without gaps.
 
-        `following`: the watermark has the mark of each row from its oldest number on. That of a walk has
-        marks only where rows share a number with rows that were not given.
+        `following`: the watermark has the mark of each row from its oldest number on. The watermark of a
+        walk has marks only of rows that share a number with rows that were not given.
         """
         newest, marks = watermark.newest, dict(watermark.ties)
         whole = newest + 1 if newest not in marks else newest

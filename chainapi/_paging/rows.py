@@ -228,9 +228,9 @@ class PageRows:
 
     @property
     def signature(self) -> int:
-        """Hash of the keys where those identify rows, else of the content.
+        """Hash of the keys if they identify rows, else of the content.
 
-        That of a page whose rows all belong to neighbors of a range is of its content, too.
+        If all rows of a page belong to neighbors of a range, it is a hash of the content too.
         """
         if self.keyed and isinstance(self.keys, range):
             return hash(self.keys)

@@ -57,7 +57,7 @@ class Shape:
     """Reader of the columns of rows of one class.
 
     Attributes:
-        names: names of its columns, the one of unnamed fields last.
+        names: names of its columns; the column of unnamed fields is the last one.
 
     Args:
         model: class of the rows, or of records in them.
@@ -87,8 +87,8 @@ class Shape:
     def values(self, rows: Sequence[Any]) -> list[Sequence[Any]]:
         """Return the values of each column, unnamed fields last.
 
-        They have the types that `chainapi._tables.rows.reader` returns with ``nested=True``. Those of
-        ``digits`` are whole numbers.
+        They have the types that `chainapi._tables.rows.reader` returns with ``nested=True``, but ``digits``
+        has whole numbers.
 
         Raises:
             Misfit: a value does not fit its column.

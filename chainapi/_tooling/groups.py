@@ -74,7 +74,7 @@ class Method:
         return f"{kind} | None" if operation.method == "DELETE" else kind  # of a repeated one
 
     def check_attributes(self, rows: Sequence[Schema]) -> None:
-        """Check that rows have the attributes of the entry; the ones of keys are required."""
+        """Check that rows have the attributes of the entry, and require those in keys."""
         for row in rows:
             kind = self.records.add(row, self.module)
             for path in self.key.kinds.get(kind, self.key.by):

@@ -85,7 +85,7 @@ class ClusterExport:
 
     @asynccontextmanager
     async def _sessions(self) -> AsyncIterator[str]:
-        """Yield the name of the plugin with the sessions; remove the ones of this export."""
+        """Yield the name of the plugin with the sessions; remove those for this export."""
         if self.session_arguments is None:
             await install(self.client, {}, idempotent=True)
             yield SESSIONS

@@ -425,7 +425,7 @@ class Fetcher:
     ) -> _Opened | None:
         """Return a source with its ranges.
 
-        None is returned if there is nothing to fetch, or the source cannot be split.
+        The result is None if there is nothing to fetch, or the source cannot be split.
         """
         at = source.position
         if at.done and not self._shows_new_rows(source, pages):

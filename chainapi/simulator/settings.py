@@ -63,8 +63,8 @@ class Settings:
         api_key: key that the Data API accepts.
         other_keys: further keys that it accepts, each with a quota of its own.
         api_key_header: header of the key.
-        api_key_required: whether the Data API refuses requests without a key, as the one of the specification
-            does; otherwise they share a quota of their own.
+        api_key_required: whether the Data API refuses requests without a key, as in the specification;
+            otherwise they share a quota of their own.
         limit: requests that a key may send in a window; None for no limit and no limit headers.
         window: length of the window in seconds, from the first request in it.
         day_limit: requests that a key may send in a day, from the first request in it; None for no limit.

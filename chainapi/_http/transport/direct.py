@@ -175,7 +175,7 @@ def _is_plain(text: str) -> bool:
 def _template(names: Sequence[str], defaults: Mapping[str, str]) -> str | None:
     """Return the lines of headers with these names, a place for each value.
 
-    Those of the defaults are whole. None is returned for names that only the client can send.
+    The lines of default headers are whole. The result is None for names that only the client can send.
     """
     joined = "".join(names)
     if not joined.islower() or not _is_plain(joined):
