@@ -18,7 +18,7 @@ from pydantic.alias_generators import to_camel
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import L1Validator, Transfer
-from tests.answers import decoded, exported, page_of, table_of
+from tests.answers import exported, page_of, table_of
 from tests.documents import Maker
 
 DIGITS = "0.1234567890123456789"
@@ -210,18 +210,6 @@ def test_rows_nested_too_deeply() -> None:
                 refused += 1
                 assert fault.reason == "nested too deeply"  # noqa: PT017 - some are not refused
     assert refused
-
-
-class Weight(enum.Enum):
-    """An enumeration with a number beyond 64 bits."""
-
-    MOST = 2**70
-
-
-def test_a_struct_with_a_long_number_in_an_enumeration_is_refused() -> None:
-    """A Struct that msgspec cannot check is refused before a request."""
-    with pytest.raises(ConfigurationError, match="cannot be made from JSON"):
-        decoded(msgspec.defstruct("Row", [("weight", Weight)]), {"weight": 1})
 
 
 class Named(TypedDict):
