@@ -12,9 +12,10 @@ import typing
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial, reduce
 from math import nan
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -33,10 +34,7 @@ NAMES = sorted(ROUTES)
 
 def method_of(session: Session, name: str) -> Any:
     """Return the method of a route, by its dotted name."""
-    found: Any = session
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return reduce(getattr, name.split("."), session)
 
 
 @contextlib.contextmanager
@@ -230,48 +228,40 @@ def test_arguments_are_bound_as_python_binds_them(args: list[int], kwargs: dict[
 # Parameters
 
 
-async def sent(call: Any) -> list[tuple[str, str]]:
-    """Return the query parameters that a call sends."""
+def utxos(**options: Any) -> Any:
+    """Return a call of the UTXOs of a chain."""
+    return lambda data: data.primary_network.utxos("fuji", "p-chain", page_size=None, **options)
+
+
+def since(time: datetime) -> Any:
+    """Return a call of the blocks of the P-Chain since a time."""
+    return lambda data: p_chain(data, page_size=None, start_timestamp=time)
+
+
+SENT: list[tuple[Any, str]] = [
+    (since(datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))), "startTimestamp=1704067200"),
+    (since(datetime(2024, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC)), "startTimestamp=1704067200"),
+    (since(datetime.max.replace(tzinfo=UTC)), "startTimestamp=253402300799"),
+    (utxos(addresses=["a", "b"]), "addresses=a,b"),
+    (utxos(addresses="a,b"), "addresses=a,b"),
+    (utxos(addresses=("b", "a")), "addresses=b,a"),
+    (utxos(addresses={"b", "a"}), "addresses=a,b"),
+    (utxos(addresses="a", include_spent=False), "addresses=a&includeSpent=false"),
+    (lambda data: data.icm.messages(from_="0x1", page_size=None), "from=0x1"),
+    (
+        lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"]),
+        "pageSize=100&txTypes=BaseTx&txTypes=ExportTx",
+    ),
+]
+
+
+async def test_parameters_are_sent_as_the_service_has_them() -> None:
+    """Times are whole Unix seconds, lists have commas or are repeated, sets are sorted, `from_` is `from`."""
     transport = scripted(lambda _: reply({"blocks": [], "transactions": [], "utxos": [], "messages": []}))
     async with session_of(transport) as session:
-        await call(session.data).collect()
-    return parse_qsl(urlsplit(transport.requests[0].url).query)
-
-
-async def test_times_are_sent_in_unix_seconds() -> None:
-    """An aware datetime of any zone is sent as its whole Unix seconds, up to the end of the last year."""
-    for time, seconds in (
-        (datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1704067200),
-        (datetime(2024, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC), 1704067200),
-        (datetime.max.replace(tzinfo=UTC), 253402300799),
-    ):
-        query = await sent(lambda data, time=time: p_chain(data, start_timestamp=time))
-        assert query == [("pageSize", "100"), ("startTimestamp", str(seconds))]
-
-
-async def test_lists_are_joined() -> None:
-    """Addresses are sent as one parameter, with commas; a set is sorted first."""
-    for addresses, text in ((["a", "b"], "a,b"), ("a,b", "a,b"), (("b", "a"), "b,a"), ({"b", "a"}, "a,b")):
-        given: dict[str, Any] = {"addresses": addresses, "page_size": None}
-        query = await sent(lambda data, g=given: data.primary_network.utxos("mainnet", "p-chain", **g))
-        assert query == [("addresses", text)]
-
-
-async def test_types_are_repeated() -> None:
-    """Types of transactions are sent as repeated parameters."""
-    query = await sent(
-        lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"])
-    )
-    assert query[1:] == [("txTypes", "BaseTx"), ("txTypes", "ExportTx")]
-
-
-async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
-    """`from_` is sent as `from`, and a boolean in lower case."""
-    assert ("from", "0x1") in await sent(lambda data: data.icm.messages(from_="0x1"))
-    query = await sent(
-        lambda data: data.primary_network.utxos("fuji", "p-chain", addresses="a", include_spent=False)
-    )
-    assert ("includeSpent", "false") in query
+        for call, query in SENT:
+            await call(session.data).collect()
+            assert unquote(urlsplit(transport.requests[-1].url).query) == query
 
 
 # Records, order, weight
@@ -284,17 +274,8 @@ def test_streams_and_groups_show_what_they_are() -> None:
     assert type(session.metrics.chains.metric(1, "txCount")) is Pages
     assert repr(session.data.evm).startswith("<EVM of <DataAPI of <Session")
     assert repr(ROUTES["data.evm.blocks"]) == "<EVM.blocks: /v1/chains/{chainId}/blocks>"
-    assert list(inspect.signature(session.data.evm.blocks).parameters) == [
-        "chain_id",
-        "page_size",
-        "resume",
-        "page_token",
-        "on_invalid",
-        "prefetch",
-        "priority",
-        "deadline",
-        "tag",
-    ]
+    names = "chain_id page_size resume page_token on_invalid prefetch priority deadline tag"
+    assert list(inspect.signature(session.data.evm.blocks).parameters) == names.split()
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 
 
@@ -375,39 +356,42 @@ async def test_a_service_that_counts_requests(limit: int) -> None:
     assert loop.time() - began <= 4 * 60
 
 
+def novel(session: Session) -> Pages[Any]:
+    """Return a list whose price is not known."""
+    return session.data.list("/v1/novel", items="rows", page_size=10)
+
+
+PLAN = (Limit(6_000, 60, units=True), Limit(1_200_000, 86_400, units=True))
+UNITS, REQUESTS, ONE = Limit(8_000, 60, units=True), Limit(5, 60), Limit(1, 60)
+DAYS = (Limit(100, 86_400), Limit(2_000_000, 86_400, units=True))
+# A stream, the arguments of the estimate, and its requests, units, minutes and share of the day.
+ESTIMATES: list[tuple[Callable[[Any], Any], dict[str, Any], tuple[Any, ...]]] = [
+    (lambda of: of.data.evm.blocks(1), {"rows": 10**6, "limits": PLAN}, (10_000, 100_000, 16, 1 / 12)),
+    (lambda of: of.data.evm.blocks(1, page_size=10), {"rows": 95}, (10, 100, None, None)),
+    (lambda of: of.data.evm.blocks(1), {"rows": 1}, (1, 10, None, None)),
+    (lambda of: of.data.evm.blocks_of_all_chains(), {"rows": 1}, (1, 20, None, None)),  # not in the document
+    (lambda of: of.data.evm.blocks_of_all_chains(), {"rows": 10, "limits": [ONE]}, (1, 20, 0, None)),
+    # The Metrics API has a scale of its own.
+    (lambda of: of.metrics.chains.metric(1, "txCount"), {"rows": 1, "page_size": 1}, (1, 100, None, None)),
+    (lambda of: of.data.chains(), {"rows": 50, "page_size": 100}, (1, 1, None, None)),
+    # Without a known price units are None, and minutes follow from limits of requests alone.
+    (novel, {"rows": 100, "limits": []}, (10, None, None, None)),
+    (novel, {"rows": 100, "limits": [REQUESTS]}, (10, None, 1, None)),
+    (novel, {"rows": 100, "limits": [REQUESTS, UNITS]}, (10, None, 1, None)),
+    (novel, {"rows": 100, "limits": [UNITS]}, (10, None, None, None)),
+    (novel, {"rows": 100, "limits": DAYS}, (10, None, 0, 0.1)),
+]
+
+
 def test_estimates() -> None:
-    """A stream estimates requests, units, minutes and share of the day, offline."""
+    """A stream estimates requests, units, minutes and share of the day offline, those that are known."""
     session = session_of(scripted(lambda _: reply({})))
-    plan = (Limit(6_000, 60, units=True), Limit(1_200_000, 86_400, units=True))
-    found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
-    assert (found.requests, found.units) == (10_000, 100_000)
-    assert found.minutes == 16
-    assert found.day_share == pytest.approx(1 / 12)
-    assert session.data.evm.blocks(43114, page_size=10).estimate(rows=95).requests == 10
-    assert session.data.evm.blocks(43114).estimate(rows=1).units == 10
-    assert session.data.evm.blocks_of_all_chains().estimate(rows=1).units == 20, "no weight in the document"
-    metric = session.metrics.chains.metric(43114, "txCount").estimate(rows=1, page_size=1)
-    assert metric.units == 100, "the Metrics API has a scale of its own"
-    assert session.data.evm.blocks_of_all_chains().estimate(rows=10, limits=[Limit(1, 60)]).minutes == 0
-    assert session.data.chains().estimate(rows=50, page_size=100).units == 1
-    with pytest.raises(ConfigurationError, match="page_size is not known"):
-        session.data.chains().estimate(rows=50)
-    for nonsense in list[Any]([5, [5], {"data": plan}]):
-        with pytest.raises(ConfigurationError, match=r"^limits must be a sequence of Limit$"):
-            session.data.evm.blocks(1).estimate(rows=1, limits=nonsense)
-
-
-def test_an_unknown_price_is_unknown() -> None:
-    """Without a known price units are None, and minutes follow from limits of requests alone."""
-    stream = session_of(scripted(lambda _: reply({}))).data.list("/v1/novel", items="rows", page_size=10)
-    units, requests = Limit(8_000, 60, units=True), Limit(5, 60)
-    for limits, minutes in list[tuple[list[Limit], float | None]](
-        [([], None), ([requests], 1), ([requests, units], 1), ([units], None)]
-    ):
-        found = stream.estimate(rows=100, limits=limits)
-        assert (found.requests, found.units, found.minutes, found.day_share) == (10, None, minutes, None)
-    shares = [Limit(100, 86_400), Limit(2_000_000, 86_400, units=True)]
-    assert stream.estimate(rows=100, limits=shares).day_share == 0.1
+    for stream, arguments, wanted in ESTIMATES:
+        found = stream(session).estimate(**arguments)
+        assert (found.requests, found.units, found.minutes) == wanted[:3]
+        assert found.day_share == (None if wanted[3] is None else pytest.approx(wanted[3]))
+    limited = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})
+    assert limited.data.evm.blocks(1).estimate(rows=2_000).minutes == 1, "the limits of the session"
 
 
 async def test_a_price_that_responses_show_is_known() -> None:
@@ -421,16 +405,10 @@ async def test_a_price_that_responses_show_is_known() -> None:
     for price in (3, 1):
         transport = scripted(answer)
         async with session_of(transport) as session:
-            stream = session.data.list("/v1/novel", items="rows", page_size=10)
+            stream = novel(session)
             for _ in range(5):
                 await anext(stream)
             assert stream.estimate(rows=100).units == 10 * price
-
-
-def test_a_session_estimates_by_its_limits() -> None:
-    """An estimate without limits= uses the limits of the session."""
-    session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})
-    assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
 
 
 def test_what_cannot_be_estimated() -> None:
@@ -442,6 +420,14 @@ def test_what_cannot_be_estimated() -> None:
             (lambda: data.evm.blocks(1).estimate(rows=1.5), "rows=1.5 must be"),  # type: ignore[arg-type]  # pyright: ignore
             (lambda: data.evm.blocks(1).estimate(rows=10**400), "from 1 to 1000000000000000"),
             (lambda: data.chains().estimate(rows=1, page_size=0), "page_size=0 must be"),
+            (lambda: data.chains().estimate(rows=50), "page_size is not known"),
+            *(
+                (
+                    partial(data.evm.blocks(1).estimate, rows=1, limits=limits),
+                    "limits must be a sequence of Limit",
+                )
+                for limits in list[Any]([5, [5], {"data": PLAN}])
+            ),
             (
                 lambda: data.usage.logs().estimate(rows=1, limits=[Limit(100, 60, units=True)]),
                 "a request costs 200 units: more than 100 in 60 s",
@@ -482,6 +468,7 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
             getattr(chainapi, name)
 
 
+PARTS = ("export", "simulator", "testing", "cli", "share", "dask", "otel", "contrib", "_tooling")
 STAGES = """
 import json, sys
 def stage(): print(json.dumps([*sys.modules]))
@@ -503,17 +490,7 @@ def test_what_is_loaded_when() -> None:
     assert "aiohttp" in imported
     for loaded in (imported, made):
         own = {name.split(".")[1] for name in loaded if name.startswith("chainapi.")}
-        assert not own & {
-            "export",
-            "simulator",
-            "testing",
-            "cli",
-            "share",
-            "dask",
-            "otel",
-            "contrib",
-            "_tooling",
-        }
+        assert not own & {*PARTS}
         records = ("evm", "icm", "common", "enums", "primary_network", "usage")
         assert not loaded & {f"chainapi.models.{name}" for name in records}
         assert not loaded & {"aiolimiter", "cattrs", "difflib", "html.entities", "pyarrow", "pydantic"}

@@ -45,8 +45,7 @@ def class_of(kind: str, /, *, camel: bool = True, **fields: Any) -> Any:
             return _create_model("Row", __config__=config, **pairs)
     made = {
         name: attrs.field(
-            type=hint,
-            default=attrs.NOTHING if default is ... else attrs.Factory(partial(copy.copy, default)),
+            type=hint, default=attrs.NOTHING if default is ... else attrs.Factory(partial(copy.copy, default))
         )
         for name, (hint, default) in pairs.items()
     }

@@ -190,11 +190,7 @@ FIELDS: list[tuple[Any, list[tuple[Any, Any]], list[tuple[Any, str, str]]]] = [
     *(  # a number or a collection
         (int | other | None, [("5", 5), (given, made), (None, None)], [("x", "", "")])
         for other, given, made in list[tuple[Any, Any, Any]](
-            [
-                (list[int], ["6", 7], [6, 7]),
-                (set[int], [6, 6], {6}),
-                (dict[str, int], {"a": "6"}, {"a": 6}),
-            ]
+            [(list[int], ["6", 7], [6, 7]), (set[int], [6, 6], {6}), (dict[str, int], {"a": "6"}, {"a": 6})]
         )
     ),
     *(  # collections of `typing` without the type of their entries
