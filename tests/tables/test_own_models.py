@@ -20,6 +20,7 @@ from chainapi.models import L1Validator, Transfer
 from tests.answers import exported, page_of, table_of
 from tests.documents import Maker
 from tests.models.classes import class_of
+from tests.tables.test_pages import ODD
 
 DIGITS = "0.1234567890123456789"
 
@@ -112,21 +113,27 @@ def test_a_row_of_any_model_is_one_line(lines_of: Any) -> None:
 
 
 def test_numbers_of_any_json_stay_numbers(lines_of: Any) -> None:
-    """A number in JSON of any type has the digits that were sent, in files, in tables and in our records."""
-    for number in (DIGITS, "12345678901234567890.5", "1e400", "0.5", "18446744073709551616"):
-        sent = f'{{"anything": {number}, "named": {{"a": [{number}]}}, "listed": [{number}]}}'.encode()
-        wanted = json.loads(sent, parse_float=Decimal)
-        assert lines_of(FREE, sent) == [wanted]
-        body = b'{"rows": [%b]}' % sent
-        for table in (table_of(body, FREE), page_of(body, FREE).to_arrow()):
-            (cells,) = table.to_pylist()
-            assert {name: json.loads(cell, parse_float=Decimal) for name, cell in cells.items()} == wanted
-        unknown = b'{"genesisData": %b, "news": [%b]}' % (number.encode(), number.encode())
-        (line,) = lines_of(Transfer, unknown)
-        assert line["extra"] == json.loads(unknown, parse_float=Decimal)
+    """A value in JSON of any type has the digits that were sent, in files, in tables and in our records."""
+    values = [DIGITS, "12345678901234567890.5", "0.5", *(odd for odd in ODD if "ud800" not in odd)]
+    rows = [f'{{"anything": {one}, "named": {{"a": [{one}]}}, "listed": [{one}, null]}}' for one in values]
+    wanted = [json.loads(row, parse_float=Decimal) for row in rows]
+    assert lines_of(FREE, *map(str.encode, rows)) == wanted
+    body = f'{{"rows": [{",".join(rows)}]}}'.encode()
+    for table in (table_of(body, FREE), page_of(body, FREE).to_arrow()):
+        found = [
+            {
+                name: None if cell is None else json.loads(cell, parse_float=Decimal)
+                for name, cell in row.items()
+            }
+            for row in table.to_pylist()
+        ]
+        assert found == wanted
+    unknown = [f'{{"genesisData": {one}, "news": [{one}]}}' for one in values if one != "null"]
+    lines = lines_of(Transfer, *map(str.encode, unknown))
+    assert [line["extra"] for line in lines] == [json.loads(one, parse_float=Decimal) for one in unknown]
     record = {**Maker(1, whole=True).record(L1Validator), "blsCredentials": {"weight": 5}}
-    body = json.dumps(record).replace('"weight": 5', f'"weight": {DIGITS}').encode()
-    assert lines_of(L1Validator, body)[0]["bls_credentials"] == {"weight": Decimal(DIGITS)}
+    content = json.dumps(record).replace('"weight": 5', f'"weight": {DIGITS}').encode()
+    assert lines_of(L1Validator, content)[0]["bls_credentials"] == {"weight": Decimal(DIGITS)}
 
 
 def test_inferred_types_change_no_value() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
@@ -150,25 +149,6 @@ async def test_texts_of_one_table() -> None:
         async with reaching(Notes(notes=order)) as session:
             table = await session.data.list("/v1/x", items="rows", model=Reading).to_arrow()
         assert table["note"].to_pylist() == [note for page in order for note in page]
-
-
-@frozen
-class Loose:
-    """Class of a user with JSON of any type."""
-
-    value: Any
-    values: list[Any] | None = None
-    names: dict[str, Any] | None = None
-
-
-def test_columns_of_any_json() -> None:
-    """JSON of any type is text in a column, with all digits of its numbers."""
-    values = [odd for odd in ODD if "ud800" not in odd]
-    rows = [f'{{"value":{one},"values":[{one},null],"names":{{"n":{one}}}}}' for one in values]
-    body = f'{{"rows":[{",".join(rows)}]}}'.encode()
-    cells = table_of(body, Loose)["value"].to_pylist()
-    wanted = [None if one == "null" else json.loads(one, parse_float=Decimal) for one in values]
-    assert [None if cell is None else json.loads(cell, parse_float=Decimal) for cell in cells] == wanted
 
 
 def positive(_: Any, __: Any, value: int) -> None:
