@@ -1,4 +1,4 @@
-"""Service with one list, for tests of its rows."""
+"""Services with one list, for tests of its rows."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from urllib.parse import parse_qs, urlsplit
 from attrs import Factory, define
 
 from chainapi.transport import Request, Response
+from tests.sessions import Answering
 
-__all__ = ["ListService"]
+__all__ = ["Bodies", "ListService"]
 
 
 @define
@@ -67,3 +68,15 @@ class ListService:
 
     async def aclose(self) -> None:
         """Do nothing."""
+
+
+@define
+class Bodies(Answering):
+    """Service that answers each request with the next one of its bodies: the pages of a list."""
+
+    bodies: tuple[Any, ...] = ()
+
+    def content(self, number: int) -> bytes:
+        """Return a page, with a token unless it is the last one."""
+        token = {} if number == len(self.bodies) else {"nextPageToken": str(number)}
+        return json.dumps({**self.bodies[number - 1], **token}).encode()

@@ -16,6 +16,7 @@ from chainapi.errors import APIStatusError, ConfigurationError, DecodeError
 from chainapi.testing import run
 from tests.answers import called, failure_of, page_of, refused, resource_of, rows_of
 from tests.documents import DEEP
+from tests.models.lists import Bodies
 from tests.sessions import Answering, reaching
 
 LONGEST_TOKEN = 4_096
@@ -63,15 +64,10 @@ def test_a_list_field_may_be_null() -> None:
 async def test_each_page_has_the_fields_of_its_own_response() -> None:
     """Each page has the fields of its own response, also after a page with equal or other ones."""
     runs = (7, 7, None, 8, 7)
-
-    class Service(Answering):
-        def content(self, number: int) -> bytes:
-            more = {} if runs[number - 1] is None else {"lastRun": runs[number - 1]}
-            point = {"timestamp": 9 - number, "value": 1}
-            token: dict[str, str] = {} if number == len(runs) else {"nextPageToken": str(number)}
-            return json.dumps({"results": [point], **more, **token}).encode()
-
-    async with reaching(Service()) as session:
+    points = [{"results": [{"timestamp": 9 - number, "value": 1}]} for number in range(len(runs))]
+    more: list[Any] = [{} if run is None else {"lastRun": run} for run in runs]
+    service = Bodies(bodies=tuple(point | fields for point, fields in zip(points, more, strict=True)))
+    async with reaching(service) as session:
         assert [page.last_run async for page in session.metrics.avg_tps(1)] == [*runs]
 
 
@@ -92,12 +88,7 @@ def test_the_only_list_is_found() -> None:
 
 async def test_later_pages_keep_the_list_field() -> None:
     """The field that the first page showed is the list field of later pages, whatever else is a list."""
-
-    class Service(Answering):
-        def content(self, number: int) -> bytes:
-            return b'{"rows":[1],"nextPageToken":"t"}' if number == 1 else b'{"rows":[5],"other":[6]}'
-
-    async with reaching(Service()) as session:
+    async with reaching(Bodies(bodies=({"rows": [1]}, {"rows": [5], "other": [6]}))) as session:
         rows: list[Any] = await session.data.list("/v1/x").collect()
     assert rows == [1, 5]
 

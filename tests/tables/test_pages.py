@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.parquet
-from attrs import Factory, define, field, frozen, make_class
+from attrs import Factory, field, frozen, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,8 +17,9 @@ from chainapi.errors import DecodeError, IncompleteExportError
 from chainapi.models import EvmBlock, MetricPoint, Transfer
 from tests.answers import exported, refused, table_of
 from tests.documents import LISTS, Maker
+from tests.models.lists import Bodies
 from tests.models.test_kinds import body_of
-from tests.sessions import Answering, reaching
+from tests.sessions import reaching
 
 AMOUNTS = ("text", "decimal", "float")
 TEXTS = {name for name in LISTS if ROUTES[name].rows is str}
@@ -128,25 +129,13 @@ def test_files_have_the_rows_of_tables(tmp_path_factory: Any, model: Any, data: 
         assert pyarrow.parquet.read_table(out).drop_columns(["source"]).to_pylist() == made.to_pylist()
 
 
-@define
-class Notes(Answering):
-    """Service with a page for each list of notes."""
-
-    notes: tuple[list[str | None], ...] = ()
-
-    def content(self, number: int) -> bytes:
-        """Return a page."""
-        row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
-        rows = [{**row, "note": note} for note in self.notes[number - 1]]
-        token = {} if number == len(self.notes) else {"nextPageToken": str(number)}
-        return json.dumps({"rows": rows, **token}).encode()
-
-
 async def test_texts_of_one_table() -> None:
     """Texts keep their bytes next to null and to texts of other languages, in each order of the pages."""
     notes: tuple[list[str | None], ...] = (["a", "bc"], ["é", "日本", ""], [None], ["x", None, "ü"], [])
+    row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
     for order in permutations(notes):
-        async with reaching(Notes(notes=order)) as session:
+        bodies = [{"rows": [{**row, "note": note} for note in page]} for page in order]
+        async with reaching(Bodies(bodies=tuple(bodies))) as session:
             table = await session.data.list("/v1/x", items="rows", model=Reading).to_arrow()
         assert table["note"].to_pylist() == [note for page in order for note in page]
 
