@@ -297,7 +297,7 @@ TEXTS: dict[str, ChainAPIError] = {
 
 
 def test_the_texts_of_errors() -> None:
-    """The text of an error has what happened, where, how often it was tried, and what to do."""
+    """An error says what happened, where, how often it was tried and what to do."""
     assert {text: str(error) for text, error in TEXTS.items()} == {text: text for text in TEXTS}
     assert not issubclass(OutcomeUnknownError, APIConnectionError | APIStatusError)
     assert "look up its effect before" in str(OutcomeUnknownError("reset", where="POST /x"))

@@ -32,7 +32,6 @@ from chainapi.errors import (
     DecodeError,
     PermissionDeniedError,
     RedirectError,
-    ServerError,
     SessionClosedError,
 )
 from chainapi.testing import Player, Recorder
@@ -389,7 +388,7 @@ async def test_key_is_in_no_traceback_of_a_call_that_is_given_up(sent: bytes) ->
         async def given_up(
             work: Awaitable[object], kind: type, end: Callable[[asyncio.Future[object]], object]
         ) -> None:
-            """End a call after its request has arrived at the server, and hunt in its error."""
+            """End a call whose request has arrived, and hunt in its error."""
             requests = len(server.requests)
             task = asyncio.ensure_future(work)
             await until(lambda: len(server.requests) > requests)
@@ -442,24 +441,6 @@ async def test_page_token_is_in_no_event_span_metric_or_log(caplog: pytest.LogCa
     seen += [f"{name} {point}" for name, point in recorded.points()]
     seen += [record.getMessage() for record in caplog.records if record.name == "chainapi"]
     assert [text for text in seen if any(form in text for form in forms)] == []
-
-
-async def test_message_of_the_service_is_not_taken_for_a_format() -> None:
-    """Messages of the service are printed literally, and a megabyte is cut.
-
-    This holds for terminal escapes, percent signs and braces.
-    """
-    nasty = "\x1b[31m %s %(name)s {0} {key} \r\n\u202e\x00" + "x" * 2**20
-
-    transport = Answering(json.dumps({"message": nasty, "error": nasty}).encode(), 500)
-    async with reaching(transport, api_key=KEY, max_attempts=1) as session:
-        error = await caught(session.data.get("/v1/x"))
-    assert isinstance(error, ServerError)
-    text = str(error)
-    assert "%s %(name)s {0} {key}" in text
-    assert text.isprintable()
-    assert len(text) < 1_000
-    logging.getLogger("chainapi").error("failed: %s", error)
 
 
 @attrs.frozen

@@ -178,7 +178,7 @@ IDENTIFYING = [
 
 
 async def test_one_attribute_identifies_rows() -> None:
-    """Rows that differ in one attribute of their key are all yielded, also from adjacent pages."""
+    """Rows that differ in one attribute of their key are all yielded."""
     keys = {name: ROUTES[name].route.key for name in LISTS if len(ROUTES[name].route.key) > 1}
     declared = [(name, path) for name, key in keys.items() for path in key]
     for name, path in {*IDENTIFYING, *declared}:

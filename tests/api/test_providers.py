@@ -71,6 +71,7 @@ async def test_another_deployment() -> None:
     keyless = Provider(data_base_url="https://d.test", api_key_required=False)
     async with Session(provider=keyless, transport=Answering()) as session:
         assert await session.data.get("/v1/chains") == {}
+        assert "https://d.test" in repr(session)
 
 
 async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,9 +22,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainapi
-from chainapi import ROUTES, Limit, Pages, Provider, Session
+from chainapi import ROUTES, Limit, Pages, Session
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models import EvmBlock, Unknown
+from chainapi.models import Unknown
 from chainapi.transport import Request, Response
 from tests.documents import LISTS, Maker, path_pattern, values
 from tests.test_session import reply, scripted, session_of
@@ -105,41 +105,6 @@ async def test_pages_are_as_large_as_they_can_be() -> None:
         assert query.get("pageSize") == (None if size is None else str(size.bounds and size.bounds.most)), (
             name
         )
-
-
-async def test_the_names_lead_to_the_rows() -> None:
-    """The first call of the docs returns blocks with numbers and times."""
-    block = {
-        **Maker(seed=1, whole=True).record(EvmBlock),
-        "blockNumber": "49889407",
-        "blockTimestamp": 1724990250,
-    }
-    del block["chainId"]
-    transport = scripted(lambda _: reply({"blocks": [block]}))
-    async with session_of(transport) as session:
-        (row,) = await session.data.evm.blocks(43114, page_size=10).collect()
-    assert row.block_number == 49889407
-    assert row.block_time == datetime(2024, 8, 30, 3, 57, 30, tzinfo=UTC)
-    assert row.chain_id is None
-    assert transport.requests[0].url.endswith("/v1/chains/43114/blocks?pageSize=10")
-
-
-async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
-    """Checkpoints of a list by name and of the same list by path are interchangeable.
-
-    A walk by name resumes the checkpoint of the walk by path, in its own order.
-    """
-    maker = Maker(seed=4, whole=True)
-    endpoint = ROUTES["data.evm.blocks"]
-    transport = scripted(lambda _: reply(maker.page(endpoint, rows=2, token=f"t{len(transport.requests)}")))
-    async with session_of(transport) as session:
-        plain = session.data.list(
-            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockTimestamp"
-        )
-        checkpoint = (await anext(plain)).checkpoint
-        page = await anext(session.data.evm.blocks(1, resume=checkpoint))
-    assert transport.requests[1].url.endswith("pageSize=100&pageToken=t1")
-    assert len(page) == 2
 
 
 # Arguments that are refused
@@ -256,7 +221,7 @@ SENT: list[tuple[Any, str]] = [
 
 
 async def test_parameters_are_sent_as_the_service_has_them() -> None:
-    """Times are whole Unix seconds, lists have commas or are repeated, sets are sorted, `from_` is `from`."""
+    """Times, lists, sets, booleans and names have the form of the service."""
     transport = scripted(lambda _: reply({"blocks": [], "transactions": [], "utxos": [], "messages": []}))
     async with session_of(transport) as session:
         for call, query in SENT:
@@ -279,28 +244,14 @@ def test_streams_and_groups_show_what_they_are() -> None:
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 
 
-async def test_unknown_fields_and_kinds_survive() -> None:
-    """Unknown fields stay in the raw page, and rows of an unknown kind are kept whole."""
-    row = {"ercType": "ERC-404", "address": "0x1", "novelty": 7}
-    transport = scripted(lambda _: reply({"tokens": [row], "novel": True}))
-    async with session_of(transport) as session:
-        page = await anext(session.data.nfts.tokens(43114, "0x1"))
-    (token,) = page
-    assert isinstance(token, Unknown)
-    assert (token.novelty, token.erc_type, token.raw) == (7, "ERC-404", row)
-    assert page.raw == {"tokens": [row], "novel": True}
-
-
 async def test_what_else_an_answer_holds() -> None:
-    """A page has the other fields of its envelope as records.
-
-    A wrong field raises DecodeError.
-    """
+    """A page has the other fields of its envelope as records; `raw` is all of it."""
     info = {"chainName": "p-chain", "network": "fuji"}
-    transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
+    transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info, "novel": True}))
     async with session_of(transport) as session:
         page = await anext(session.data.primary_network.blocks("fuji", "p-chain"))
         assert page.extra["chain_info"].chain_name == "p-chain"
+        assert page.raw == {"blocks": [], "chainInfo": info, "novel": True}
         info["network"] = 5  # type: ignore[assignment]  # pyright: ignore
         with pytest.raises(DecodeError) as caught:
             await anext(session.data.primary_network.blocks("fuji", "p-chain"))
@@ -384,7 +335,7 @@ ESTIMATES: list[tuple[Callable[[Any], Any], dict[str, Any], tuple[Any, ...]]] = 
 
 
 def test_estimates() -> None:
-    """A stream estimates requests, units, minutes and share of the day offline, those that are known."""
+    """A stream estimates requests, units, minutes and share of the day, if known."""
     session = session_of(scripted(lambda _: reply({})))
     for stream, arguments, wanted in ESTIMATES:
         found = stream(session).estimate(**arguments)
@@ -440,20 +391,6 @@ def test_what_cannot_be_estimated() -> None:
 
 
 # Providers, and imports on first use
-
-
-def test_the_public_deployment_is_one_value() -> None:
-    """The public deployment is a preset, with its own key header."""
-    public = Provider.PUBLIC
-    assert public.api_key_header == "x-glacier-api-key"
-    assert str(public.metrics_base_url).startswith("https://metrics.")
-    assert str(public.data_base_url).startswith("https://data-api.")
-    assert Provider().api_key_header == "x-data-api-key"
-    assert Provider().data_base_url is None
-    session = Session(provider=public, api_key="k")
-    shown = repr(session)
-    assert str(public.metrics_base_url) in shown
-    assert str(public.data_base_url) in shown
 
 
 def test_the_names_of_the_package_are_found_on_first_use() -> None:

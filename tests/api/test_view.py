@@ -152,7 +152,7 @@ OPTIONS: list[tuple[str, Any]] = [
 
 
 def test_invalid_options() -> None:
-    """An option or a header that cannot be used is refused when the view is made, by its name alone."""
+    """A view refuses a wrong option or header by its name, and shows no value."""
     session = Session(metrics_base_url="https://metrics.test")
     refused: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
         *((session.with_options, {"headers": headers}, said) for headers, said in HEADERS),

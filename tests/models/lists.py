@@ -72,7 +72,7 @@ class ListService:
 
 @define
 class Bodies(Answering):
-    """Service that answers each request with the next one of its bodies: the pages of a list."""
+    """Service that answers each request with the next one of its bodies."""
 
     bodies: tuple[Any, ...] = ()
 

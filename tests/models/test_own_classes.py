@@ -1,4 +1,4 @@
-"""Classes of a user's as models: fields of each type in each kind of class, names, hooks and refusals."""
+"""Classes of a user's as models: types of fields, names, hooks and refusals."""
 
 from __future__ import annotations
 
@@ -28,11 +28,10 @@ import chainapi.json
 from chainapi import Invalid
 from chainapi.errors import ConfigurationError
 from chainapi.models import Erc721Token, MetricPoint, NftToken, Unknown, converter
-from chainapi.simulator import Simulator
 from tests.answers import LARGE, decoded, refused, resource_of, rows_of, table_of
 from tests.documents import Maker
 from tests.models.classes import ALL_KINDS, KINDS, class_of, read
-from tests.sessions import Answering, reaching, simulated
+from tests.sessions import Answering, reaching
 
 T = TypeVar("T")
 HUGE = 10**40
@@ -76,7 +75,7 @@ class Open(enum.Enum):
 
 
 class Sign(enum.StrEnum):
-    """An enumeration of strings that look like other values, whose members are strings."""
+    """Enumeration of strings that look like other values; its members are strings."""
 
     NULL = "null"
     TRUE = "true"
@@ -239,7 +238,7 @@ VALUES = [
 
 
 def made_of(model: Any, values: Sequence[str]) -> list[tuple[Any, str]]:
-    """Return type and repr of a field for each value; Invalid and the path of the fault if it is refused."""
+    """Return type and repr of a field for each value; Invalid and a path for a fault."""
     body = f'{{"rows":[{",".join(f"""{{"myField":{value}}}""" for value in values)}]}}'
     rows = rows_of(body.encode(), model, on_invalid="raw")
     return [
@@ -255,7 +254,7 @@ def shown(value: Any) -> tuple[Any, str]:
 
 @pytest.mark.parametrize(("hint", "taken", "wrong"), FIELDS)
 def test_a_field_of_each_type_in_each_kind_of_class(hint: Any, taken: Any, wrong: Any) -> None:
-    """A field has the value of its type, and refuses others with their path, alike in each kind of class."""
+    """A field takes the values of its type and no others, in each kind of class."""
     values = [*map(json.dumps, [sent for sent, _ in taken] + [sent for sent, *_ in wrong])]
     values += [] if str(hint) in ("typing.Dict", "typing.Mapping") else VALUES
     wanted = [shown(made) for _, made in taken]
@@ -276,7 +275,7 @@ def test_a_field_of_each_type_in_each_kind_of_class(hint: Any, taken: Any, wrong
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_class_of_many_fields(kind: str) -> None:
-    """A class of any kind is read at all depths; missing fields take their defaults, others are ignored."""
+    """A class of any kind is read at all depths, with defaults for missing fields."""
     inner = class_of(kind, amount=(int | None, None))
     model = class_of(
         kind,
@@ -322,23 +321,11 @@ def test_a_class_of_many_fields(kind: str) -> None:
 
 
 def test_name_of_python_without_an_alias() -> None:
-    """The error of a field that only its name keeps from being read says which name it needs."""
+    """The error of a field in Python's style says which name it needs."""
     for kind in ALL_KINDS[2:]:
         error = refused(decoded, class_of(kind, camel=False, block_number=int), {"blockNumber": 1})
         assert error.path == "$.rows[0].block_number"
         assert re.search(r"missing \(.*'blockNumber'.* alias\)", str(error))
-
-
-async def test_lists_and_resources_of_a_service() -> None:
-    """Lists and resources of a session are read into each kind of class."""
-    for kind in ALL_KINDS:
-        model = class_of(kind, block_number=int)
-        async with simulated(Simulator(rows=5)) as session:
-            pages = session.data.list("/v1/chains/43114/blocks", items="blocks", model=model)
-            rows = await pages.collect(limit=3)
-            block = await session.data.get("/v1/chains/43114/blocks/13114002", model=model)
-        assert [read(row, "block_number") for row in rows] == [13_114_004, 13_114_003, 13_114_002]
-        assert block == rows[2]
 
 
 # Names and fields
@@ -346,7 +333,7 @@ async def test_lists_and_resources_of_a_service() -> None:
 
 @frozen
 class Odd:
-    """A model with aliases, a private name, names of JSON and Python, and a field that is not read."""
+    """A model with a field of each kind of name, and one that is not read."""
 
     weird: int = field(alias="other_name")
     _hidden_part: int
@@ -359,7 +346,7 @@ class Odd:
 
 
 def test_names_of_attrs_classes() -> None:
-    """An alias is the exact name in JSON, any other name is in camel case, and loses underscores."""
+    """An alias is the exact name in JSON; other names are in camel case."""
     row: dict[str, Any] = {"other_name": 1, "hiddenPart": "2", "gasTotal": "3"}
     assert decoded(Odd, row | {"later": 5}, row | {"blockNumber": 5, "from": "0x1"}) == [
         Odd(1, 2, 3),
@@ -384,7 +371,7 @@ def test_names_of_attrs_classes() -> None:
 
 @dataclass
 class Doubled:
-    """A dataclass that computes a field, and has a default in another one that is not read."""
+    """A dataclass with two fields that are not read, one of them computed."""
 
     name: str
     twice: str = data_field(init=False)
@@ -395,7 +382,7 @@ class Doubled:
 
 
 def test_fields_that_a_dataclass_computes() -> None:
-    """A field that the constructor does not take is not read, in other classes either."""
+    """A field that the constructor does not take is not read, at any depth."""
     sent, made = {"name": "a", "twice": "b", "fixed": 8}, Doubled("a")
     assert decoded(Doubled, {"name": "a"}, sent) == [made, made]
     assert decoded(list[Doubled], [sent]) == [[made]]
@@ -490,7 +477,7 @@ FAULTS: list[tuple[Any, Any, str]] = [
 
 
 def test_models_of_all_kinds_inside_of_others() -> None:
-    """Plain types, mappings, unions with tags, generic and nested classes are models, in lists and alone."""
+    """Plain types, unions with tags, generic and recursive classes are models."""
     for model, sent, made in READ:
         assert decoded(model, sent, sent) == [made, made], model
         assert resource_of(json.dumps(sent).encode(), model) == made, model
@@ -499,7 +486,7 @@ def test_models_of_all_kinds_inside_of_others() -> None:
 
 
 def test_wrong_keys_and_refused_fields_have_a_path() -> None:
-    """The error of a key of another type, or of a field that a Struct refuses, has the path of its object."""
+    """The error of a key of another type, or of a refused field, has its path."""
     closed = msgspec.defstruct("Closed", [("count", int)], forbid_unknown_fields=True)
     keys = [{"places": {"1": "a"}}, {"places": {"x": "a"}}]
     extra = [{"count": 1}, {"count": 2, "other": 3}]
@@ -527,7 +514,7 @@ class DerivedData(PydanticData):
 
 
 def test_dataclasses_of_pydantic_read_what_they_write() -> None:
-    """A dataclass of Pydantic is written by its aliases, and has a column for each field."""
+    """A dataclass of Pydantic is written by its aliases, with a column per field."""
     sent = {"blockNumber": str(HUGE), "innerPart": {"amount": "4"}, "price": str(EXACT), "moreNames": ["a"]}
     for model in (PydanticData, DerivedData):
         (row,) = decoded(model, sent)
@@ -542,7 +529,7 @@ def test_dataclasses_of_pydantic_read_what_they_write() -> None:
 
 
 def test_faults_of_pydantic_are_decode_errors() -> None:
-    """A row that a Pydantic class refuses raises DecodeError with the text and the row of its fault."""
+    """A row that Pydantic refuses raises DecodeError with its text and place."""
     good = b'{"amount": 1}'
     error = refused(rows_of, b'{"rows": [%b, {"amount": "many"}]}' % good, Part)
     assert (error.path, error.row, "valid integer" in str(error)) == ("$.rows[1].amount", 1, True)
@@ -559,7 +546,7 @@ class Gwei(Decimal):
 
 
 def test_hooks_get_plain_values() -> None:
-    """A hook gets the plain value of its field with all digits; a text is no list of characters."""
+    """A hook gets the plain value of its field, with all digits."""
     converter().register_structure_hook(Gwei, lambda value, _: Gwei(value))
     converter().register_structure_hook(Closed, lambda value, _: Closed(value.lower()))
     model = class_of("attrs class", fee=Gwei, fees=(list[Gwei], []), kinds=(dict[str, list[Closed]], {}))
@@ -630,7 +617,7 @@ NO_MODELS: list[tuple[Any, str]] = [
 
 
 async def test_what_is_no_model_is_refused() -> None:
-    """A type that cannot be a model, or needs a hook, is refused before a request, in lists and resources."""
+    """A type that is no model, or needs a hook, is refused before a request."""
     for model, said in NO_MODELS:
         transport = Answering()
         async with reaching(transport) as session:

@@ -46,7 +46,7 @@ def counted(rows: Iterable[Json]) -> Counter[str]:
 async def read_through(
     how: str, service: ListService, walk: Callable[..., Pages[Any]], limits: Sequence[int]
 ) -> list[Any]:
-    """Read a list at once, or by limits: the tokens die at each, or a checkpoint's text is resumed there."""
+    """Read a list at once, or up to limits, with a restart or a resume at each."""
     pages, rows = walk(), []
     for limit in () if how == "once" else limits:
         rows += await pages.collect(limit=limit)
@@ -79,7 +79,7 @@ TEN_EACH = Counter({f"0x{index:x}": 10 for index in range(100)})
 
 
 async def test_equal_internal_transactions_are_all_given() -> None:
-    """Equal rows are all yielded, by each reader, and once after a restart or a resume."""
+    """Equal rows are all yielded, by each reader, also over restarts and resumes."""
     for size in (7, 100):
         service = ListService(internal_transactions(), size, "transactions")
         heard: list[Event] = []

@@ -113,7 +113,7 @@ def test_a_row_of_any_model_is_one_line(lines_of: Any) -> None:
 
 
 def test_numbers_of_any_json_stay_numbers(lines_of: Any) -> None:
-    """A value in JSON of any type has the digits that were sent, in files, in tables and in our records."""
+    """A value of any JSON has the digits that were sent, in files and in tables."""
     values = [DIGITS, "12345678901234567890.5", "0.5", *(odd for odd in ODD if "ud800" not in odd)]
     rows = [f'{{"anything": {one}, "named": {{"a": [{one}]}}, "listed": [{one}, null]}}' for one in values]
     wanted = [json.loads(row, parse_float=Decimal) for row in rows]

@@ -52,7 +52,7 @@ SIMPLE = {
 
 
 def strategy(kind: Any) -> st.SearchStrategy[Any]:
-    """Return a strategy for the values of a type that msgspec describes, within its bounds."""
+    """Return a strategy for the values of a type of msgspec, within its bounds."""
     match kind:
         case inspect.IntType(ge=least, le=most):
             return st.integers(-(2**63) if least is None else least, 2**63 - 1 if most is None else most)
@@ -80,7 +80,7 @@ READERS: list[tuple[Any, Any]] = [(FromParticipant, read_participant_frame), (Fr
 @settings(max_examples=50)
 @given(st.data())
 def test_messages_survive_their_frame(kinds: Any, read: Any, data: st.DataObject) -> None:
-    """A host reads the messages that a participant sends, and a participant those of a host."""
+    """Messages of both ends are read as they were sent."""
     sent = data.draw(st.lists(strategy(inspect.type_info(kinds)), max_size=5))
     assert read(encode(sent)) == sent
 
@@ -128,7 +128,7 @@ OF_A_HOST: list[FromHost] = [Stopped(NAN), Stopped(INF), Waiting(1, "stop", NAN,
 
 
 def test_amounts_out_of_range_are_refused() -> None:
-    """An amount or a time that is negative, NaN or too large, or a message of one's own end, is refused."""
+    """Amounts out of range, and messages of the wrong end, are refused."""
     for read, wrong in (
         (read_participant_frame, [*OUT_OF_RANGE, Stopped(1.0)]),
         (read_host_frame, [*OF_A_HOST, Cancel(1)]),
