@@ -25,8 +25,10 @@ import chainapi
 from chainapi import ROUTES, Limit, Pages, Session
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import Unknown
+from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.documents import LISTS, Maker, path_pattern, values
+from tests.sessions import simulated
 from tests.test_session import reply, scripted, session_of
 
 NAMES = sorted(ROUTES)
@@ -282,29 +284,11 @@ async def test_weights_are_what_requests_are_thought_to_cost() -> None:
 @pytest.mark.parametrize("limit", [5, 30])
 async def test_a_service_that_counts_requests(limit: int) -> None:
     """A weight above the limit delays nothing if the service counts requests."""
-    loop = asyncio.get_running_loop()
-    opened, used = loop.time(), 0
-
-    def answer(request: Request) -> Response:
-        nonlocal opened, used
-        if loop.time() >= opened + 60:
-            opened, used = loop.time(), 0
-        used += 1
-        told: dict[str, Any] = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
-        if used > limit:
-            wait = str(int(opened + 60 - loop.time()) + 1)
-            return reply({}, status=429, ratelimit_remaining="0", retry_after=wait, **told)
-        token = (
-            {} if len(transport.requests) >= 3 * limit else {"nextPageToken": str(len(transport.requests))}
-        )
-        return reply({"utxos": [], **token}, ratelimit_remaining=str(limit - used), **told)
-
-    transport = scripted(answer)
-    async with session_of(transport) as session:
-        began = loop.time()
-        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a").collect()
-    assert len(transport.requests) <= 3 * limit + 1
-    assert loop.time() - began <= 4 * 60
+    simulator, began = Simulator(rows=30 * limit, limit=limit, window=60.0), asyncio.get_running_loop().time()
+    async with simulated(simulator) as session:
+        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a", page_size=10).collect()
+    assert (simulator.stats.answered[200], simulator.stats.answered[429] <= 1) == (3 * limit, True)
+    assert asyncio.get_running_loop().time() - began <= 4 * 60
 
 
 def novel(session: Session) -> Pages[Any]:
