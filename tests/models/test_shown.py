@@ -19,7 +19,7 @@ TOO_LARGE = 2**70
 
 
 NUMBER = attrs.field(type=int, default=0)
-HIDDEN = [attrs.field(type=Any, repr=shown) for shown in (False, lambda _: "***")]
+HIDDEN: list[Any] = [attrs.field(type=str, repr=shown) for shown in (False, lambda _: "***")]
 DATA: Any = make_dataclass("Data", [("secret", Any, data_field(repr=False)), ("n", int, 0)])
 RAW = make_dataclass("Raw", [("raw", dict[str, Any], data_field(repr=False)), ("n", int, 0)])
 CHECKED = make_dataclass("Checked", [("secret", Any, pydantic.Field(repr=False)), ("n", int, 0)])
