@@ -44,9 +44,7 @@ def class_of(kind: str, /, *, camel: bool = True, **fields: Any) -> Any:
             config = ConfigDict(alias_generator=to_camel if camel else None)
             return _create_model("Row", __config__=config, **pairs)
     made = {
-        name: attrs.field(
-            type=hint, default=attrs.NOTHING if default is ... else attrs.Factory(partial(copy.copy, default))
-        )
+        name: attrs.field(type=hint, default=_attrs_default(default))
         for name, (hint, default) in pairs.items()
     }
     if kind == "attrs class with a converter":
@@ -56,6 +54,12 @@ def class_of(kind: str, /, *, camel: bool = True, **fields: Any) -> Any:
 
 _typed_dict: Any = TypedDict  # type checkers want a literal mapping
 _create_model: Any = create_model
+
+
+def _attrs_default(default: Any) -> Any:
+    if isinstance(default, list | dict):
+        return attrs.Factory(partial(copy.copy, default))
+    return attrs.NOTHING if default is ... else default
 
 
 def _default(hint: Any, default: Any) -> tuple[Any, ...]:
