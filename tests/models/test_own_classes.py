@@ -273,6 +273,17 @@ def test_a_field_of_each_type_in_each_kind_of_class(hint: Any, taken: Any, wrong
             assert (error.path, reason in error.reason) == (f"$.myField{path}", True), (kind, sent)
 
 
+@pytest.mark.parametrize(("hint", "taken", "wrong"), FIELDS)
+def test_a_type_as_a_model(hint: Any, taken: Any, wrong: Any) -> None:
+    """A type of a field is a model too, in lists and alone, and refuses the same values."""
+    sent = [json.dumps(one) for one, _ in taken]
+    rows = rows_of(f'{{"rows":[{",".join(sent)}]}}'.encode(), hint)
+    assert [*map(shown, rows)] == [shown(made) for _, made in taken]
+    assert [shown(resource_of(one.encode(), hint)) for one in sent] == [*map(shown, rows)]
+    for one, *_ in wrong if hint is not bool else ():  # a boolean of its own may be sent as a number
+        assert refused(decoded, hint, one).row == 0, one
+
+
 @pytest.mark.parametrize("kind", ALL_KINDS)
 def test_a_class_of_many_fields(kind: str) -> None:
     """A class of any kind is read at all depths, with defaults for missing fields."""
@@ -459,20 +470,13 @@ READ: list[tuple[Any, Any, Any]] = [
     (list[Part], [{"amount": "1"}], [Part(amount=1)]),
     (dict[str, Packed], {"a": {"exact": "1"}}, {"a": Packed(Decimal(1))}),
     (tuple[Gas, MetricPoint], [GAS[0], {"timestamp": "1", "value": 2}], (GAS[1], MetricPoint(1, 2.0))),
-    (dict[str, int], {"a": "5"}, {"a": 5}),
-    (int, "5", 5),
-    (str, "5", "5"),
-    (Gas | None, None, None),
     (None, {"any": ["thing"]}, {"any": ["thing"]}),
-    (Any, 5, 5),
-    *((hint, *taken[0]) for hint, taken, _ in FIELDS if getattr(hint, "__module__", "") == "typing"),
 ]
 FAULTS: list[tuple[Any, Any, str]] = [
     (Tree, {"nodeName": "a", "childNodes": [{"nodeName": 5}]}, ".childNodes[0].nodeName"),
     (AttrsBox[int], {"myItem": "x"}, ".myItem"),
     (Box[int], {"inner": {"content": 1}}, ".content"),
     (TypedOfAttrs, {"gas": {"gasUsed": None}}, ".gas.gasUsed"),
-    (int, "x", ""),
 ]
 
 
