@@ -263,17 +263,21 @@ async def test_what_else_an_answer_holds() -> None:
 # Weights and estimates
 
 
-async def test_weights_are_what_requests_are_thought_to_cost() -> None:
-    """A route's weight is the assumed cost of its requests until a response shows one."""
+def costing(price: int) -> Any:
+    """Return a service whose remaining quota drops by a price with each request."""
 
     def answer(request: Request) -> Response:
-        left = 1000 - 100 * len(transport.requests)
-        return reply(
-            {"utxos": [], "nextPageToken": str(left)}, ratelimit_limit="1000", ratelimit_remaining=str(left)
-        )
+        left = str(1000 - price * len(transport.requests))
+        body = {"utxos": [], "rows": [], "nextPageToken": left}
+        return reply(body, ratelimit_limit="1000", ratelimit_remaining=left)
 
     transport = scripted(answer)
-    async with session_of(transport) as session:
+    return transport
+
+
+async def test_weights_are_what_requests_are_thought_to_cost() -> None:
+    """A route's weight is the assumed cost of its requests until a response shows one."""
+    async with session_of(costing(100)) as session:
         stream = session.data.primary_network.utxos("fuji", "p-chain", addresses="a")
         assert stream.estimate(rows=1).units == 100
         for _ in range(10):
@@ -330,16 +334,9 @@ def test_estimates() -> None:
 
 
 async def test_a_price_that_responses_show_is_known() -> None:
-    """What the remaining quota drops by is the price of the next estimate; requests that count are units."""
-
-    def answer(request: Request) -> Response:
-        left = 1000 - price * len(transport.requests)
-        rows = {"rows": [], "nextPageToken": str(left)}
-        return reply(rows, ratelimit_limit="1000", ratelimit_remaining=str(left))
-
-    for price in (3, 1):
-        transport = scripted(answer)
-        async with session_of(transport) as session:
+    """The next estimate has the price by which the remaining quota drops."""
+    for price in (3, 1):  # requests that count are units
+        async with session_of(costing(price)) as session:
             stream = novel(session)
             for _ in range(5):
                 await anext(stream)
