@@ -241,19 +241,6 @@ def test_each_class_has_its_status() -> None:
         assert (kind().status, str(kind()), kind(599).status) == (status, str(status), 599)
 
 
-def test_the_text_of_a_status_error() -> None:
-    """A status error's text has status, type, place, messages, attempts and seconds."""
-    error = ServerError(503, "Service Unavailable", ("node down", "try later"))
-    assert str(error) == "503 Service Unavailable: node down; try later"
-    placed = error.after(where="GET /v1/chains", attempts=3, elapsed=4.25)
-    assert type(placed) is ServerError
-    assert str(placed) == (
-        "503 Service Unavailable for GET /v1/chains: node down; try later (tried 3 times in 4.2 s)"
-    )
-    assert (placed.where, placed.attempts, placed.elapsed) == ("GET /v1/chains", 3, 4.25)
-    assert (error.where, error.attempts) == ("", 1)
-
-
 def test_what_was_tried_is_added_to_every_error_of_a_call() -> None:
     """`after` adds place, attempts and seconds, and keeps type and attributes."""
     tried: list[APIStatusError | APIConnectionError | DecodeError] = [
@@ -283,43 +270,41 @@ def test_a_refused_page_is_both_errors() -> None:
     assert str(placed).endswith("until 17:00 (tried 2 times in 1.0 s)")
 
 
-def test_the_text_of_a_decode_error() -> None:
-    """Texts of DecodeError begin with the JSON path."""
-    error = DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
-    assert str(error) == "$.results[3].value: missing in the response to GET /v1/avg_tps/1"
-    assert str(DecodeError("not an object")) == "$: not an object"
+DOWN: Any = {"status": 503, "error": "Service Unavailable", "messages": ("node down", "try later")}
+WAIT: Any = {"retry_at": 1_700_000_000.0, "retry_after": 12.34}
+TEXTS: dict[str, ChainAPIError] = {
+    "503 Service Unavailable: node down; try later": ServerError(**DOWN),
+    "503 Service Unavailable for GET /v1/chains: node down; try later (tried 3 times in 4.2 s)": (
+        ServerError(**DOWN).after(where="GET /v1/chains", attempts=3, elapsed=4.25)
+    ),
+    "$: not an object": DecodeError("not an object"),
+    "$.results[3].value: missing in the response to GET /v1/avg_tps/1": (
+        DecodeError("missing", path="$.results[3].value", where="GET /v1/avg_tps/1")
+    ),
+    "the outcome of POST /v1/webhooks is unknown: reset. The service may have carried it out, so it was"
+    " not sent again: look it up with session.data.webhooks.list() before you repeat the call": (
+        OutcomeUnknownError("reset", where="POST /v1/webhooks", lookup="data.webhooks.list")
+    ),
+    "quota is available again in 12.3 s, later than max_wait=5 s allows": QuotaWaitError(
+        **WAIT, max_wait=5.0
+    ),
+    "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now": (
+        QuotaWaitError(**WAIT, deadline=5.0)
+    ),
+    "the call would have to wait for quota, and max_waiting=100 calls may do so at once: call again in"
+    " 12.3 s, when those are expected to have left, or allow more": QueueFullError(**WAIT, max_waiting=100),
+}
 
 
-def test_the_text_of_an_unknown_outcome() -> None:
-    """Texts of OutcomeUnknownError have the request, the fault and the method that shows its effect."""
-    error = OutcomeUnknownError("reset", where="POST /v1/webhooks", lookup="data.webhooks.list")
-    assert str(error) == (
-        "the outcome of POST /v1/webhooks is unknown: reset. The service may have carried it out, so it was"
-        " not sent again: look it up with session.data.webhooks.list() before you repeat the call"
-    )
-    assert not isinstance(error, APIConnectionError | APIStatusError)
+def test_the_texts_of_errors() -> None:
+    """An error says what happened, where, how often it was tried and what to do."""
+    assert {text: str(error) for text, error in TEXTS.items()} == {text: text for text in TEXTS}
+    assert not issubclass(OutcomeUnknownError, APIConnectionError | APIStatusError)
     assert "look up its effect before" in str(OutcomeUnknownError("reset", where="POST /x"))
-
-
-def test_the_text_of_a_quota_wait_error() -> None:
-    """Texts of QuotaWaitError have the wait and the limit that it exceeds."""
-    error = QuotaWaitError(1_700_000_000.0, retry_after=12.34, max_wait=5.0)
-    assert str(error) == "quota is available again in 12.3 s, later than max_wait=5 s allows"
-    assert (error.retry_at, error.retry_after, error.max_wait) == (1_700_000_000.0, 12.34, 5.0)
-    late = QuotaWaitError(1_700_000_000.0, retry_after=12.34, deadline=5.0)
-    assert str(late) == "quota is available again in 12.3 s, later than the call's deadline, 5.0 s from now"
-    assert (late.max_wait, late.deadline, error.deadline) == (None, 5.0, None)
-
-
-def test_the_text_of_a_queue_full_error() -> None:
-    """Texts of QueueFullError have the limit and the time at which to call again."""
-    error = QueueFullError(1_700_000_000.0, retry_after=12.34, max_waiting=100)
-    assert str(error) == (
-        "the call would have to wait for quota, and max_waiting=100 calls may do so at once: call again in"
-        " 12.3 s, when those are expected to have left, or allow more"
-    )
-    assert (error.retry_at, error.retry_after, error.max_waiting) == (1_700_000_000.0, 12.34, 100)
-    assert (error.max_wait, error.deadline) == (None, None)
+    waits = [vars(error) for error in TEXTS.values() if isinstance(error, QuotaWaitError)]
+    assert all(wait.items() >= WAIT.items() for wait in waits)
+    limits = [tuple(map(wait.get, ("max_wait", "deadline", "max_waiting"))) for wait in waits]
+    assert limits == [(5.0, None, None), (None, 5.0, None), (None, None, 100)]
 
 
 # What services and networks say is printed.

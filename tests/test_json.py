@@ -150,6 +150,10 @@ def client(made: Report) -> AsyncClient:
     async def model() -> Any:
         return [made.newest]
 
+    @application.get("/any")
+    async def unannotated():  # type: ignore[no-untyped-def]
+        return made.newest
+
     @application.get("/bytes")
     async def plain() -> Response:
         return Response(dumps([made.newest]), media_type="application/json")
@@ -167,6 +171,7 @@ async def test_handlers_return_rows(made: Report) -> None:
     body = json.loads(made.model_dump_json())
     async with client(made) as reached:
         assert (await reached.get("/block")).json() == wire
+        assert (await reached.get("/any")).json() == made.newest.to_dict(), "by its names in Python"
         for path in ("/blocks", "/model", "/bytes"):
             assert (await reached.get(path)).json() == [wire]
         assert (await reached.post("/report", json=body)).json() == body

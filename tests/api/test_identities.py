@@ -21,6 +21,7 @@ from chainapi._tooling.entries import Entries
 from chainapi._tooling.files import COMMAND
 from chainapi.errors import DecodeError
 from chainapi.models import (
+    ChainInfo,
     Erc20Transfer,
     Erc721Transfer,
     Erc1155Transfer,
@@ -38,21 +39,8 @@ pytestmark = pytest.mark.rule
 
 # Parts of rows that the documents let change from answer to answer.
 CHANGING = {
-    "amount",
-    "balance",
-    "confirmations",
-    "index_status",
-    "logo_uri",
-    "metadata",
-    "name",
-    "price",
-    "progress",
-    "reputation",
-    "sort_key",
-    "status",
-    "symbol",
-    "value",
-    "weight",
+    *("amount", "balance", "confirmations", "index_status", "logo_uri", "metadata", "name", "price"),
+    *("progress", "reputation", "sort_key", "status", "symbol", "value", "weight"),
 }
 
 
@@ -214,41 +202,32 @@ def row_of(model: Any, **fields: Any) -> Any:
     return attrs.evolve(converter().structure(made, model), **fields)
 
 
-def test_keys_are_read_by_kind() -> None:
-    """Transfers have the key of their kind.
+PLACE: Any = {"tx_hash": "0x1", "log_index": 4}
+# A list, a row of it, and the key of that. Kinds that a batch may repeat, unknown kinds, and rows without an
+# attribute of their key have none; a message of an unknown status has the key of all messages.
+KEYS: list[tuple[str, Any, Any]] = [
+    ("evm.transfers", row_of(Erc20Transfer, **PLACE), ("0x1", 4)),
+    ("evm.transfers", token := row_of(Erc721Transfer, **PLACE), ("0x1", 4, token.erc721_token.token_id)),
+    ("evm.transfers", row_of(Erc1155Transfer), None),
+    ("evm.transfers", Unknown({"txHash": "0x1", "logIndex": 4}), None),
+    ("evm.blocks_of_all_chains", row_of(EvmBlock, chain_id=7, block_hash="0xa"), (7, "0xa")),
+    ("evm.blocks_of_all_chains", row_of(EvmBlock, chain_id=None, block_hash="0xa"), None),
+    ("chains", row_of(ChainInfo, chain_id=None), None),
+    ("teleporter.messages", Unknown({"messageId": "0x1", "status": "lost"}), "0x1"),
+    ("teleporter.messages", Unknown({"status": "lost"}), None),
+]
 
-    Kinds that a batch may repeat, and unknown kinds, have no key.
-    """
-    read = ROUTES["data.evm.transfers"].identity.key
-    assert read is not None
-    token = row_of(Erc721Transfer).erc721_token
-    assert read(row_of(Erc20Transfer, tx_hash="0x1", log_index=4)) == ("0x1", 4)
-    assert read(row_of(Erc721Transfer, tx_hash="0x1", log_index=4)) == ("0x1", 4, token.token_id)
-    assert read(row_of(Erc1155Transfer)) is None
-    assert read(Unknown({"txHash": "0x1", "logIndex": 4})) is None
+
+def test_keys_are_read_by_kind() -> None:
+    """A row has the key of its kind, if it has all attributes of it."""
+    for name, row, key in KEYS:
+        read = ROUTES[f"data.{name}"].identity.key
+        assert read is not None
+        assert read(row) == key, row
     for name, model in (("erc1155", Erc1155Transfer), ("internal", InternalTransaction)):
         route = ROUTES[f"data.evm.{name}_transactions"].route
         assert identity_of(route, declared=True).key is None
         assert all(attribute(model, path) for path in route.immutable)
-
-
-def test_a_row_without_an_attribute_of_its_key_has_none() -> None:
-    """Blocks without a chain have no key: hashes are not unique over chains."""
-    read = ROUTES["data.evm.blocks_of_all_chains"].identity.key
-    assert read is not None
-    assert read(row_of(EvmBlock, chain_id=7, block_hash="0xa")) == (7, "0xa")
-    assert read(row_of(EvmBlock, chain_id=None, block_hash="0xa")) is None
-    read = ROUTES["data.chains"].identity.key
-    assert read is not None
-    assert read(row_of(ROUTES["data.chains"].route.model, chain_id=None)) is None
-
-
-def test_an_unknown_kind_has_the_key_that_its_fields_give() -> None:
-    """A message of an unknown status has the key of all messages, if it has the field."""
-    read = ROUTES["data.teleporter.messages"].identity.key
-    assert read is not None
-    assert read(Unknown({"messageId": "0x1", "status": "lost"})) == "0x1"
-    assert read(Unknown({"status": "lost"})) is None
 
 
 def test_an_invalid_row_has_the_key_that_its_fields_give() -> None:

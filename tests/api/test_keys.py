@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import operator
 from copy import deepcopy
 from datetime import timedelta
@@ -12,11 +13,11 @@ import pytest
 
 from chainapi import ROUTES, Provider
 from chainapi.models import Invalid
-from chainapi.transport import Request, Response
 from tests.api.test_routes import method_of
 from tests.documents import LISTS, Maker
+from tests.models.lists import Bodies, ListService
+from tests.sessions import reaching
 from tests.simulator.test_routes import BLOCK_ROWS, arguments, session_with, simulator
-from tests.test_session import reply, scripted, session_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*is deprecated.*:DeprecationWarning")
 
@@ -63,15 +64,8 @@ def put(row: Json, path: str, value: Any) -> None:
 async def walked(name: str, *pages: list[Json], **options: Any) -> list[Any]:
     """Return the rows that a walk yields from the given pages; `options` are further arguments."""
     endpoint = ROUTES[name]
-    items = endpoint.route.items or "chains"
-
-    def answer(request: Request) -> Response:
-        number = len(transport.requests)
-        more = {"nextPageToken": str(number)} if number < len(pages) else {}
-        return reply({items: pages[number - 1], **more})
-
-    transport = scripted(answer)
-    async with session_of(transport) as session:
+    bodies = tuple({endpoint.route.items or "chains": page} for page in pages)
+    async with reaching(Bodies(bodies=bodies)) as session:
         rows: list[Any] = await method_of(session, name)(**arguments(endpoint), **options).collect()
         return rows
 
@@ -84,21 +78,15 @@ async def test_a_list_that_goes_up_is_walked_whole_after_a_restart() -> None:
         {**maker.value(model), "subnetId": str(i), "createBlockTimestamp": 1_700_000_000 + i}
         for i in range(5)
     ]
-
-    def answer(request: Request) -> Response:
-        if len(transport.requests) == 1:
-            return reply({"subnets": rows[:3], "nextPageToken": "a"})
-        assert "pageToken" not in request.url
-        return reply({"subnets": rows})
-
-    transport = scripted(answer)
-    got: list[str] = []
-    async with session_of(transport, provider=Provider(page_token_lifetime=timedelta(hours=1))) as session:
-        async for subnet in session.data.primary_network.subnets("mainnet", sort_order="asc").items():
+    service, got = ListService(rows[:4], 3, "subnets"), list[str]()
+    async with reaching(service, provider=Provider(page_token_lifetime=timedelta(hours=1))) as session:
+        pages = session.data.primary_network.subnets("mainnet", sort_order="asc")
+        async for subnet in pages.items():
             got.append(subnet.subnet_id)
             if len(got) == 3:
                 await asyncio.sleep(3_601)
-    assert got == ["0", "1", "2", "3", "4"]
+                service.rows = rows
+    assert (got, pages.restarts) == (["0", "1", "2", "3", "4"], 1)
 
 
 async def test_an_invalid_row_that_shifts_comes_once() -> None:
@@ -120,20 +108,14 @@ async def test_an_invalid_row_that_shifts_comes_once() -> None:
 
 
 async def test_a_row_that_cannot_be_parsed_has_the_key_of_the_caller() -> None:
-    """A row with half of a surrogate pair has the key and the number that a caller names without a model."""
-    rows = [{"block_hash": f"0x{number}", "nested": {"number": 9 - number}} for number in range(3)]
-    rows[1]["text"] = "half"
-
-    def answer(request: Request) -> Response:
-        last = len(transport.requests) == 2
-        page = reply({"blocks": rows[1:] if last else rows[:2], **({} if last else {"nextPageToken": "a"})})
-        return Response(page.status, page.headers, page.body.replace(b"half", b"\\ud800"))
-
-    transport = scripted(answer)
+    """A row with half of a surrogate pair has the key that a caller names without a model."""
+    rows: list[Any] = [{"block_hash": f"0x{number}", "nested": {"number": 9 - number}} for number in range(3)]
+    rows[1] = json.dumps(rows[1] | {"text": "\ud800"}).encode()
+    service = ListService(rows, 2, by="position")
+    service.expect = lambda number: service.grow([rows[0]]) if number == 1 else None
     options: dict[str, Any] = {"key": "block_hash", "descending_key": "nested.number"}
-    async with session_of(transport) as session:
-        pages = session.data.list("/v1/x", items="blocks", on_invalid="raw", **options)
-        found = await pages.collect()
+    async with reaching(service) as session:
+        found = await session.data.list("/v1/x", items="rows", on_invalid="raw", **options).collect()
     assert [isinstance(row, Invalid) for row in found] == [False, True, False]
 
 
@@ -143,28 +125,24 @@ async def test_keys_are_unique() -> None:
     Each row has a key if its list or its kind has one.
     """
     for name in LISTS:
-        await check_keys(name)
-
-
-async def check_keys(name: str) -> None:
-    """Check the keys of a list."""
-    endpoint = ROUTES[name]
-    given = arguments(endpoint)
-    if name == "metrics.networks.metric":
-        given["subnet_id"] = "11111111111111111111111111111111LpoYY"
-    async with session_with(simulator(rows=60)) as session:
-        rows = await method_of(session, name)(**given).collect()
-    assert rows or name == BLOCK_ROWS
-    read = endpoint.identity.key
-    if read is None:
-        return
-    keyed = [key for row in rows if (key := read(row)) is not None]
-    assert len(set(keyed)) == len(keyed)
-    may_miss = [operator.attrgetter(path) for listed, path in MAY_BE_MISSING if listed == name]
-    for row in rows:
-        lacks = any(value(row) is None for value in may_miss)
+        endpoint = ROUTES[name]
+        given = arguments(endpoint)
+        if name == "metrics.networks.metric":
+            given["subnet_id"] = "11111111111111111111111111111111LpoYY"
+        async with session_with(simulator(rows=60)) as session:
+            rows = await method_of(session, name)(**given).collect()
+        assert rows or name == BLOCK_ROWS
+        read = endpoint.identity.key
+        if read is None:
+            continue
+        keyed = [key for row in rows if (key := read(row)) is not None]
+        assert len(set(keyed)) == len(keyed), name
+        may_miss = [operator.attrgetter(path) for listed, path in MAY_BE_MISSING if listed == name]
         others = dict(endpoint.route.kind_keys)
-        assert (read(row) is None) == (lacks or not others.get(type(row).__name__, endpoint.route.key))
+        for row in rows:
+            lacks = any(value(row) is None for value in may_miss)
+            has_none = lacks or not others.get(type(row).__name__, endpoint.route.key)
+            assert (read(row) is None) == has_none, name
 
 
 IDENTIFYING = [
@@ -182,25 +160,14 @@ IDENTIFYING = [
 
 
 async def test_one_attribute_identifies_rows() -> None:
-    """Rows that differ in one attribute are all yielded, also from adjacent pages."""
-    for name, path in IDENTIFYING:
+    """Rows that differ in one attribute of their key are all yielded."""
+    keys = {name: ROUTES[name].route.key for name in LISTS if len(ROUTES[name].route.key) > 1}
+    declared = [(name, path) for name, key in keys.items() for path in key]
+    for name, path in {*IDENTIFYING, *declared}:
+        if path == "erc_type":  # the discriminator of a union
+            continue
         row = Maker(seed=2, whole=True).value(ROUTES[name].route.model)
         rows = [deepcopy(row) for _ in range(3)]
         for number, other in enumerate(rows):
             put(other, path, str(number))
-        assert len(await walked(name, rows[:2], rows[2:])) == 3, name
-
-
-async def test_rows_that_share_a_part_of_a_key_are_several() -> None:
-    """Rows that differ in one attribute of their key are all yielded, also from neighboring pages."""
-    for name in (name for name in LISTS if len(ROUTES[name].route.key) > 1):
-        route = ROUTES[name].route
-        row = Maker(seed=2, whole=True).value(route.model)
-        rows = [row]
-        for path in route.key:
-            other, value = deepcopy(row), take(row, path)
-            if path == "erc_type":  # the discriminator of a union
-                continue
-            put(other, path, str(int(value) + 1) if str(value).isdecimal() else f"other {value}")
-            rows.append(other)
-        assert len(await walked(name, *([row] for row in rows))) == len(rows), name
+        assert len(await walked(name, rows[:2], rows[2:])) == 3, (name, path)

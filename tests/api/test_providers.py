@@ -71,6 +71,7 @@ async def test_another_deployment() -> None:
     keyless = Provider(data_base_url="https://d.test", api_key_required=False)
     async with Session(provider=keyless, transport=Answering()) as session:
         assert await session.data.get("/v1/chains") == {}
+        assert "https://d.test" in repr(session)
 
 
 async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,22 +100,14 @@ async def test_which_setting_takes_precedence(monkeypatch: pytest.MonkeyPatch) -
     assert data.headers["x-variable"] == "key-of-the-argument"
 
 
-def test_an_unknown_provider_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An unknown name, as an argument or a variable, raises ConfigurationError with the known ones."""
-    with pytest.raises(ConfigurationError, match=r"public"):
-        Session(provider="pubic")
-    monkeypatch.setenv("CHAINAPI_PROVIDER", "pubic")
-    with pytest.raises(ConfigurationError, match=r"CHAINAPI_PROVIDER.*public"):
+@pytest.mark.parametrize(("name", "shown"), [("pubic", "'pubic'"), ("ac_0123456789abcdef", r"\*\*\*")])
+def test_an_unknown_provider_is_refused(name: str, shown: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of an unknown name has the known ones, and masks a name that may be a key."""
+    with pytest.raises(ConfigurationError, match=f"={shown} is no known deployment.*public"):
+        Session(provider=name)
+    monkeypatch.setenv("CHAINAPI_PROVIDER", name)
+    with pytest.raises(ConfigurationError, match=f"CHAINAPI_PROVIDER={shown} is no known deployment.*public"):
         Session()
-
-
-@pytest.mark.parametrize("variable", [False, True])
-def test_a_key_in_place_of_a_provider_is_not_shown(variable: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name that may be a key is masked in the error."""
-    if variable:
-        monkeypatch.setenv("CHAINAPI_PROVIDER", "ac_0123456789abcdef")
-    with pytest.raises(ConfigurationError, match=r"=\*\*\* is no known deployment.*public"):
-        Session(provider=None if variable else "ac_0123456789abcdef")
 
 
 async def test_a_checkpoint_belongs_to_its_addresses() -> None:

@@ -12,20 +12,23 @@ import typing
 import warnings
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from functools import partial, reduce
 from math import nan
 from typing import Any
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import chainapi
-from chainapi import ROUTES, Limit, Pages, Provider, Session
+from chainapi import ROUTES, Limit, Pages, Session
 from chainapi.errors import ConfigurationError, DecodeError
-from chainapi.models import EvmBlock, Unknown
+from chainapi.models import Unknown
+from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.documents import LISTS, Maker, path_pattern, values
+from tests.sessions import simulated
 from tests.test_session import reply, scripted, session_of
 
 NAMES = sorted(ROUTES)
@@ -33,10 +36,7 @@ NAMES = sorted(ROUTES)
 
 def method_of(session: Session, name: str) -> Any:
     """Return the method of a route, by its dotted name."""
-    found: Any = session
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return reduce(getattr, name.split("."), session)
 
 
 @contextlib.contextmanager
@@ -107,41 +107,6 @@ async def test_pages_are_as_large_as_they_can_be() -> None:
         assert query.get("pageSize") == (None if size is None else str(size.bounds and size.bounds.most)), (
             name
         )
-
-
-async def test_the_names_lead_to_the_rows() -> None:
-    """The first call of the docs returns blocks with numbers and times."""
-    block = {
-        **Maker(seed=1, whole=True).record(EvmBlock),
-        "blockNumber": "49889407",
-        "blockTimestamp": 1724990250,
-    }
-    del block["chainId"]
-    transport = scripted(lambda _: reply({"blocks": [block]}))
-    async with session_of(transport) as session:
-        (row,) = await session.data.evm.blocks(43114, page_size=10).collect()
-    assert row.block_number == 49889407
-    assert row.block_time == datetime(2024, 8, 30, 3, 57, 30, tzinfo=UTC)
-    assert row.chain_id is None
-    assert transport.requests[0].url.endswith("/v1/chains/43114/blocks?pageSize=10")
-
-
-async def test_checkpoints_of_named_and_plain_calls_are_the_same() -> None:
-    """Checkpoints of a list by name and of the same list by path are interchangeable.
-
-    A walk by name resumes the checkpoint of the walk by path, in its own order.
-    """
-    maker = Maker(seed=4, whole=True)
-    endpoint = ROUTES["data.evm.blocks"]
-    transport = scripted(lambda _: reply(maker.page(endpoint, rows=2, token=f"t{len(transport.requests)}")))
-    async with session_of(transport) as session:
-        plain = session.data.list(
-            "/v1/chains/1/blocks", items="blocks", page_size=100, descending_key="blockTimestamp"
-        )
-        checkpoint = (await anext(plain)).checkpoint
-        page = await anext(session.data.evm.blocks(1, resume=checkpoint))
-    assert transport.requests[1].url.endswith("pageSize=100&pageToken=t1")
-    assert len(page) == 2
 
 
 # Arguments that are refused
@@ -230,48 +195,40 @@ def test_arguments_are_bound_as_python_binds_them(args: list[int], kwargs: dict[
 # Parameters
 
 
-async def sent(call: Any) -> list[tuple[str, str]]:
-    """Return the query parameters that a call sends."""
+def utxos(**options: Any) -> Any:
+    """Return a call of the UTXOs of a chain."""
+    return lambda data: data.primary_network.utxos("fuji", "p-chain", page_size=None, **options)
+
+
+def since(time: datetime) -> Any:
+    """Return a call of the blocks of the P-Chain since a time."""
+    return lambda data: p_chain(data, page_size=None, start_timestamp=time)
+
+
+SENT: list[tuple[Any, str]] = [
+    (since(datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2)))), "startTimestamp=1704067200"),
+    (since(datetime(2024, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC)), "startTimestamp=1704067200"),
+    (since(datetime.max.replace(tzinfo=UTC)), "startTimestamp=253402300799"),
+    (utxos(addresses=["a", "b"]), "addresses=a,b"),
+    (utxos(addresses="a,b"), "addresses=a,b"),
+    (utxos(addresses=("b", "a")), "addresses=b,a"),
+    (utxos(addresses={"b", "a"}), "addresses=a,b"),
+    (utxos(addresses="a", include_spent=False), "addresses=a&includeSpent=false"),
+    (lambda data: data.icm.messages(from_="0x1", page_size=None), "from=0x1"),
+    (
+        lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"]),
+        "pageSize=100&txTypes=BaseTx&txTypes=ExportTx",
+    ),
+]
+
+
+async def test_parameters_are_sent_as_the_service_has_them() -> None:
+    """Times, lists, sets, booleans and names have the form of the service."""
     transport = scripted(lambda _: reply({"blocks": [], "transactions": [], "utxos": [], "messages": []}))
     async with session_of(transport) as session:
-        await call(session.data).collect()
-    return parse_qsl(urlsplit(transport.requests[0].url).query)
-
-
-async def test_times_are_sent_in_unix_seconds() -> None:
-    """An aware datetime of any zone is sent as its whole Unix seconds, up to the end of the last year."""
-    for time, seconds in (
-        (datetime(2024, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1704067200),
-        (datetime(2024, 1, 1, 0, 0, 0, 999_999, tzinfo=UTC), 1704067200),
-        (datetime.max.replace(tzinfo=UTC), 253402300799),
-    ):
-        query = await sent(lambda data, time=time: p_chain(data, start_timestamp=time))
-        assert query == [("pageSize", "100"), ("startTimestamp", str(seconds))]
-
-
-async def test_lists_are_joined() -> None:
-    """Addresses are sent as one parameter, with commas; a set is sorted first."""
-    for addresses, text in ((["a", "b"], "a,b"), ("a,b", "a,b"), (("b", "a"), "b,a"), ({"b", "a"}, "a,b")):
-        given: dict[str, Any] = {"addresses": addresses, "page_size": None}
-        query = await sent(lambda data, g=given: data.primary_network.utxos("mainnet", "p-chain", **g))
-        assert query == [("addresses", text)]
-
-
-async def test_types_are_repeated() -> None:
-    """Types of transactions are sent as repeated parameters."""
-    query = await sent(
-        lambda data: data.primary_network.transactions("fuji", "x-chain", tx_types=["BaseTx", "ExportTx"])
-    )
-    assert query[1:] == [("txTypes", "BaseTx"), ("txTypes", "ExportTx")]
-
-
-async def test_names_that_python_keeps_are_sent_as_they_are() -> None:
-    """`from_` is sent as `from`, and a boolean in lower case."""
-    assert ("from", "0x1") in await sent(lambda data: data.icm.messages(from_="0x1"))
-    query = await sent(
-        lambda data: data.primary_network.utxos("fuji", "p-chain", addresses="a", include_spent=False)
-    )
-    assert ("includeSpent", "false") in query
+        for call, query in SENT:
+            await call(session.data).collect()
+            assert unquote(urlsplit(transport.requests[-1].url).query) == query
 
 
 # Records, order, weight
@@ -284,42 +241,19 @@ def test_streams_and_groups_show_what_they_are() -> None:
     assert type(session.metrics.chains.metric(1, "txCount")) is Pages
     assert repr(session.data.evm).startswith("<EVM of <DataAPI of <Session")
     assert repr(ROUTES["data.evm.blocks"]) == "<EVM.blocks: /v1/chains/{chainId}/blocks>"
-    assert list(inspect.signature(session.data.evm.blocks).parameters) == [
-        "chain_id",
-        "page_size",
-        "resume",
-        "page_token",
-        "on_invalid",
-        "prefetch",
-        "priority",
-        "deadline",
-        "tag",
-    ]
+    names = "chain_id page_size resume page_token on_invalid prefetch priority deadline tag"
+    assert list(inspect.signature(session.data.evm.blocks).parameters) == names.split()
     assert "newest first" in str(session.data.evm.blocks.__doc__)
 
 
-async def test_unknown_fields_and_kinds_survive() -> None:
-    """Unknown fields stay in the raw page, and rows of an unknown kind are kept whole."""
-    row = {"ercType": "ERC-404", "address": "0x1", "novelty": 7}
-    transport = scripted(lambda _: reply({"tokens": [row], "novel": True}))
-    async with session_of(transport) as session:
-        page = await anext(session.data.nfts.tokens(43114, "0x1"))
-    (token,) = page
-    assert isinstance(token, Unknown)
-    assert (token.novelty, token.erc_type, token.raw) == (7, "ERC-404", row)
-    assert page.raw == {"tokens": [row], "novel": True}
-
-
 async def test_what_else_an_answer_holds() -> None:
-    """A page has the other fields of its envelope as records.
-
-    A wrong field raises DecodeError.
-    """
+    """A page has the other fields of its envelope as records; `raw` is all of it."""
     info = {"chainName": "p-chain", "network": "fuji"}
-    transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info}))
+    transport = scripted(lambda _: reply({"blocks": [], "chainInfo": info, "novel": True}))
     async with session_of(transport) as session:
         page = await anext(session.data.primary_network.blocks("fuji", "p-chain"))
         assert page.extra["chain_info"].chain_name == "p-chain"
+        assert page.raw == {"blocks": [], "chainInfo": info, "novel": True}
         info["network"] = 5  # type: ignore[assignment]  # pyright: ignore
         with pytest.raises(DecodeError) as caught:
             await anext(session.data.primary_network.blocks("fuji", "p-chain"))
@@ -329,17 +263,21 @@ async def test_what_else_an_answer_holds() -> None:
 # Weights and estimates
 
 
-async def test_weights_are_what_requests_are_thought_to_cost() -> None:
-    """A route's weight is the assumed cost of its requests until a response shows one."""
+def costing(price: int) -> Any:
+    """Return a service whose remaining quota drops by a price with each request."""
 
     def answer(request: Request) -> Response:
-        left = 1000 - 100 * len(transport.requests)
-        return reply(
-            {"utxos": [], "nextPageToken": str(left)}, ratelimit_limit="1000", ratelimit_remaining=str(left)
-        )
+        left = str(1000 - price * len(transport.requests))
+        body = {"utxos": [], "rows": [], "nextPageToken": left}
+        return reply(body, ratelimit_limit="1000", ratelimit_remaining=left)
 
     transport = scripted(answer)
-    async with session_of(transport) as session:
+    return transport
+
+
+async def test_weights_are_what_requests_are_thought_to_cost() -> None:
+    """A route's weight is the assumed cost of its requests until a response shows one."""
+    async with session_of(costing(100)) as session:
         stream = session.data.primary_network.utxos("fuji", "p-chain", addresses="a")
         assert stream.estimate(rows=1).units == 100
         for _ in range(10):
@@ -350,87 +288,59 @@ async def test_weights_are_what_requests_are_thought_to_cost() -> None:
 @pytest.mark.parametrize("limit", [5, 30])
 async def test_a_service_that_counts_requests(limit: int) -> None:
     """A weight above the limit delays nothing if the service counts requests."""
-    loop = asyncio.get_running_loop()
-    opened, used = loop.time(), 0
+    simulator, began = Simulator(rows=30 * limit, limit=limit, window=60.0), asyncio.get_running_loop().time()
+    async with simulated(simulator) as session:
+        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a", page_size=10).collect()
+    assert (simulator.stats.answered[200], simulator.stats.answered[429] <= 1) == (3 * limit, True)
+    assert asyncio.get_running_loop().time() - began <= 4 * 60
 
-    def answer(request: Request) -> Response:
-        nonlocal opened, used
-        if loop.time() >= opened + 60:
-            opened, used = loop.time(), 0
-        used += 1
-        told: dict[str, Any] = {"ratelimit_policy": f"{limit};w=60", "ratelimit_limit": str(limit)}
-        if used > limit:
-            wait = str(int(opened + 60 - loop.time()) + 1)
-            return reply({}, status=429, ratelimit_remaining="0", retry_after=wait, **told)
-        token = (
-            {} if len(transport.requests) >= 3 * limit else {"nextPageToken": str(len(transport.requests))}
-        )
-        return reply({"utxos": [], **token}, ratelimit_remaining=str(limit - used), **told)
 
-    transport = scripted(answer)
-    async with session_of(transport) as session:
-        began = loop.time()
-        await session.data.primary_network.utxos("fuji", "p-chain", addresses="a").collect()
-    assert len(transport.requests) <= 3 * limit + 1
-    assert loop.time() - began <= 4 * 60
+def novel(session: Session) -> Pages[Any]:
+    """Return a list whose price is not known."""
+    return session.data.list("/v1/novel", items="rows", page_size=10)
+
+
+PLAN = (Limit(6_000, 60, units=True), Limit(1_200_000, 86_400, units=True))
+UNITS, REQUESTS, ONE = Limit(8_000, 60, units=True), Limit(5, 60), Limit(1, 60)
+DAYS = (Limit(100, 86_400), Limit(2_000_000, 86_400, units=True))
+# A stream, the arguments of the estimate, and its requests, units, minutes and share of the day.
+ESTIMATES: list[tuple[Callable[[Any], Any], dict[str, Any], tuple[Any, ...]]] = [
+    (lambda of: of.data.evm.blocks(1), {"rows": 10**6, "limits": PLAN}, (10_000, 100_000, 16, 1 / 12)),
+    (lambda of: of.data.evm.blocks(1, page_size=10), {"rows": 95}, (10, 100, None, None)),
+    (lambda of: of.data.evm.blocks(1), {"rows": 1}, (1, 10, None, None)),
+    (lambda of: of.data.evm.blocks_of_all_chains(), {"rows": 1}, (1, 20, None, None)),  # not in the document
+    (lambda of: of.data.evm.blocks_of_all_chains(), {"rows": 10, "limits": [ONE]}, (1, 20, 0, None)),
+    # The Metrics API has a scale of its own.
+    (lambda of: of.metrics.chains.metric(1, "txCount"), {"rows": 1, "page_size": 1}, (1, 100, None, None)),
+    (lambda of: of.data.chains(), {"rows": 50, "page_size": 100}, (1, 1, None, None)),
+    # Without a known price units are None, and minutes follow from limits of requests alone.
+    (novel, {"rows": 100, "limits": []}, (10, None, None, None)),
+    (novel, {"rows": 100, "limits": [REQUESTS]}, (10, None, 1, None)),
+    (novel, {"rows": 100, "limits": [REQUESTS, UNITS]}, (10, None, 1, None)),
+    (novel, {"rows": 100, "limits": [UNITS]}, (10, None, None, None)),
+    (novel, {"rows": 100, "limits": DAYS}, (10, None, 0, 0.1)),
+]
 
 
 def test_estimates() -> None:
-    """A stream estimates requests, units, minutes and share of the day, offline."""
+    """A stream estimates requests, units, minutes and share of the day, if known."""
     session = session_of(scripted(lambda _: reply({})))
-    plan = (Limit(6_000, 60, units=True), Limit(1_200_000, 86_400, units=True))
-    found = session.data.evm.blocks(43114).estimate(rows=1_000_000, limits=plan)
-    assert (found.requests, found.units) == (10_000, 100_000)
-    assert found.minutes == 16
-    assert found.day_share == pytest.approx(1 / 12)
-    assert session.data.evm.blocks(43114, page_size=10).estimate(rows=95).requests == 10
-    assert session.data.evm.blocks(43114).estimate(rows=1).units == 10
-    assert session.data.evm.blocks_of_all_chains().estimate(rows=1).units == 20, "no weight in the document"
-    metric = session.metrics.chains.metric(43114, "txCount").estimate(rows=1, page_size=1)
-    assert metric.units == 100, "the Metrics API has a scale of its own"
-    assert session.data.evm.blocks_of_all_chains().estimate(rows=10, limits=[Limit(1, 60)]).minutes == 0
-    assert session.data.chains().estimate(rows=50, page_size=100).units == 1
-    with pytest.raises(ConfigurationError, match="page_size is not known"):
-        session.data.chains().estimate(rows=50)
-    for nonsense in list[Any]([5, [5], {"data": plan}]):
-        with pytest.raises(ConfigurationError, match=r"^limits must be a sequence of Limit$"):
-            session.data.evm.blocks(1).estimate(rows=1, limits=nonsense)
-
-
-def test_an_unknown_price_is_unknown() -> None:
-    """Without a known price units are None, and minutes follow from limits of requests alone."""
-    stream = session_of(scripted(lambda _: reply({}))).data.list("/v1/novel", items="rows", page_size=10)
-    units, requests = Limit(8_000, 60, units=True), Limit(5, 60)
-    for limits, minutes in list[tuple[list[Limit], float | None]](
-        [([], None), ([requests], 1), ([requests, units], 1), ([units], None)]
-    ):
-        found = stream.estimate(rows=100, limits=limits)
-        assert (found.requests, found.units, found.minutes, found.day_share) == (10, None, minutes, None)
-    shares = [Limit(100, 86_400), Limit(2_000_000, 86_400, units=True)]
-    assert stream.estimate(rows=100, limits=shares).day_share == 0.1
+    for stream, arguments, wanted in ESTIMATES:
+        found = stream(session).estimate(**arguments)
+        assert (found.requests, found.units, found.minutes) == wanted[:3]
+        assert found.day_share == (None if wanted[3] is None else pytest.approx(wanted[3]))
+    limited = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})
+    assert limited.data.evm.blocks(1).estimate(rows=2_000).minutes == 1, "the limits of the session"
 
 
 async def test_a_price_that_responses_show_is_known() -> None:
-    """What the remaining quota drops by is the price of the next estimate; requests that count are units."""
-
-    def answer(request: Request) -> Response:
-        left = 1000 - price * len(transport.requests)
-        rows = {"rows": [], "nextPageToken": str(left)}
-        return reply(rows, ratelimit_limit="1000", ratelimit_remaining=str(left))
-
-    for price in (3, 1):
-        transport = scripted(answer)
-        async with session_of(transport) as session:
-            stream = session.data.list("/v1/novel", items="rows", page_size=10)
+    """The next estimate has the price by which the remaining quota drops."""
+    for price in (3, 1):  # requests that count are units
+        async with session_of(costing(price)) as session:
+            stream = novel(session)
             for _ in range(5):
                 await anext(stream)
             assert stream.estimate(rows=100).units == 10 * price
-
-
-def test_a_session_estimates_by_its_limits() -> None:
-    """An estimate without limits= uses the limits of the session."""
-    session = session_of(scripted(lambda _: reply({})), limits={"data": [Limit(10, 60)]})
-    assert session.data.evm.blocks(1).estimate(rows=2_000).minutes == 1
 
 
 def test_what_cannot_be_estimated() -> None:
@@ -442,6 +352,14 @@ def test_what_cannot_be_estimated() -> None:
             (lambda: data.evm.blocks(1).estimate(rows=1.5), "rows=1.5 must be"),  # type: ignore[arg-type]  # pyright: ignore
             (lambda: data.evm.blocks(1).estimate(rows=10**400), "from 1 to 1000000000000000"),
             (lambda: data.chains().estimate(rows=1, page_size=0), "page_size=0 must be"),
+            (lambda: data.chains().estimate(rows=50), "page_size is not known"),
+            *(
+                (
+                    partial(data.evm.blocks(1).estimate, rows=1, limits=limits),
+                    "limits must be a sequence of Limit",
+                )
+                for limits in list[Any]([5, [5], {"data": PLAN}])
+            ),
             (
                 lambda: data.usage.logs().estimate(rows=1, limits=[Limit(100, 60, units=True)]),
                 "a request costs 200 units: more than 100 in 60 s",
@@ -456,20 +374,6 @@ def test_what_cannot_be_estimated() -> None:
 # Providers, and imports on first use
 
 
-def test_the_public_deployment_is_one_value() -> None:
-    """The public deployment is a preset, with its own key header."""
-    public = Provider.PUBLIC
-    assert public.api_key_header == "x-glacier-api-key"
-    assert str(public.metrics_base_url).startswith("https://metrics.")
-    assert str(public.data_base_url).startswith("https://data-api.")
-    assert Provider().api_key_header == "x-data-api-key"
-    assert Provider().data_base_url is None
-    session = Session(provider=public, api_key="k")
-    shown = repr(session)
-    assert str(public.metrics_base_url) in shown
-    assert str(public.data_base_url) in shown
-
-
 def test_the_names_of_the_package_are_found_on_first_use() -> None:
     """Public names are found on first use, and other names are not."""
     for name in chainapi.__all__:
@@ -482,6 +386,7 @@ def test_the_names_of_the_package_are_found_on_first_use() -> None:
             getattr(chainapi, name)
 
 
+PARTS = ("export", "simulator", "testing", "cli", "share", "dask", "otel", "contrib", "_tooling")
 STAGES = """
 import json, sys
 def stage(): print(json.dumps([*sys.modules]))
@@ -503,17 +408,7 @@ def test_what_is_loaded_when() -> None:
     assert "aiohttp" in imported
     for loaded in (imported, made):
         own = {name.split(".")[1] for name in loaded if name.startswith("chainapi.")}
-        assert not own & {
-            "export",
-            "simulator",
-            "testing",
-            "cli",
-            "share",
-            "dask",
-            "otel",
-            "contrib",
-            "_tooling",
-        }
+        assert not own & {*PARTS}
         records = ("evm", "icm", "common", "enums", "primary_network", "usage")
         assert not loaded & {f"chainapi.models.{name}" for name in records}
         assert not loaded & {"aiolimiter", "cattrs", "difflib", "html.entities", "pyarrow", "pydantic"}

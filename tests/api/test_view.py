@@ -136,55 +136,44 @@ async def test_headers_of_a_view() -> None:
     assert "traceparent" not in own
 
 
-def test_invalid_headers() -> None:
-    """Headers that cannot be sent are refused, and no value is shown."""
-    session = Session(metrics_base_url="https://metrics.test")
-    for headers, match in list[tuple[Any, str]](
-        [
-            ({"x-data-api-key": "very-secret"}, "give the key to Session"),
-            ({"Host": "elsewhere.test"}, "chainapi sets itself"),
-            ({"bad name": "x"}, "no name of a header"),
-            ({"x": "very-secret\r\nhost: elsewhere"}, r"headers\['x'\] must be a string"),
-            ({"x": "very-secret\x00"}, "printable"),
-            ({"x": 5}, "printable"),
-            ("x: y", "map names"),
-        ]
-    ):
-        with pytest.raises(ConfigurationError, match=match) as caught:
-            session.with_options(headers=headers)
-        assert "very-secret" not in str(caught.value)
+HEADERS: list[tuple[Any, str]] = [
+    ({"x-data-api-key": "very-secret"}, "give the key to Session"),
+    ({"Host": "elsewhere.test"}, "chainapi sets itself"),
+    ({"bad name": "x"}, "no name of a header"),
+    ({"x": "very-secret\r\nhost: elsewhere"}, r"headers\['x'\] must be a string"),
+    ({"x": "very-secret\x00"}, "printable"),
+    ({"x": 5}, "printable"),
+    ("x: y", "map names"),
+]
+OPTIONS: list[tuple[str, Any]] = [
+    *(("timeout", 0), ("timeout", inf), ("max_attempts", 0), ("max_wait", -1), ("deadline", 0)),
+    *(("priority", 1.5), ("tag", "x" * 65)),
+]
 
 
 def test_invalid_options() -> None:
-    """An invalid option is refused when the view is made; the message names it."""
+    """A view refuses a wrong option or header by its name, and shows no value."""
     session = Session(metrics_base_url="https://metrics.test")
-    for name, value in (
-        *(("timeout", 0), ("timeout", inf), ("max_attempts", 0), ("max_wait", -1), ("deadline", 0)),
-        *(("priority", 1.5), ("tag", "x" * 65)),
-    ):
-        options: dict[str, Any] = {name: value}
-        for make in (session.with_options, Session):
-            with pytest.raises(ConfigurationError, match=f"^{name}="):
-                make(**options)
+    refused: list[tuple[Callable[..., Any], dict[str, Any], str]] = [
+        *((session.with_options, {"headers": headers}, said) for headers, said in HEADERS),
+        *(
+            (make, {name: one}, f"^{name}=")
+            for name, one in OPTIONS
+            for make in (session.with_options, Session)
+        ),
+        (session.with_options, {"max_weit": 1}, r"with_options got an unknown argument .*max_wait"),
+    ]
+    for make, options, said in refused:
+        with pytest.raises(ConfigurationError, match=said) as caught:
+            make(**options)
+        assert "very-secret" not in str(caught.value)
 
 
-def test_a_misspelt_option() -> None:
-    """An unknown option is refused with the name that was meant."""
-    session = Session(metrics_base_url="https://metrics.test")
-    wrong: dict[str, Any] = {"max_weit": 1}
-    with pytest.raises(ConfigurationError, match=r"with_options got an unknown argument .*max_wait"):
-        session.with_options(**wrong)
-
-
-def _of_session(session: Session) -> SessionView:
-    return session
-
-
-def _of_view(session: Session) -> SessionView:
-    return session.with_options(tag="a").with_options(max_wait=1.0)
-
-
-@pytest.mark.parametrize("make", [_of_session, _of_view])
+@pytest.mark.parametrize(
+    "make",
+    [lambda session: session, lambda session: session.with_options(tag="a").with_options(max_wait=1.0)],
+    ids=["session", "view"],
+)
 async def test_a_view_lives_as_long_as_its_session(make: Callable[[Session], SessionView]) -> None:
     """A view shares connection and quota with its session, and is closed with it."""
     transport = Answering()

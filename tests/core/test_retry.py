@@ -10,11 +10,7 @@ from hypothesis import strategies as st
 
 from chainapi._http.retry import Failure, RetryBudget, RetryPolicy, Tries, pause_after
 from chainapi._limits.verdict import Verdict
-from chainapi.errors import (
-    APITimeoutError,
-    RateLimitedError,
-    ServerError,
-)
+from chainapi.errors import APITimeoutError, RateLimitedError, ServerError
 
 pytestmark = pytest.mark.rule
 

@@ -9,48 +9,22 @@ from decimal import Decimal
 from functools import partial
 from itertools import product
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
 
 import attrs
 import pytest
-from attrs import define
 
 from chainapi import ROUTES, Checkpoint, Invalid, MetricPoint, Session
 from chainapi.errors import CheckpointError, ConfigurationError, DecodeError
 from chainapi.models import EvmBlock
-from chainapi.transport import Request, Response
 from tests.answers import LARGE, called, page_of, refused, rows_of
 from tests.documents import DEEP, LISTS, Maker
-from tests.sessions import Answering, reaching
+from tests.models.lists import ListService
+from tests.sessions import reaching
 
 BLOCKS = "/v1/chains/43114/blocks"
 
 
-class Served:
-    """A service with one list of rows, given as bytes; by default 4 a page."""
-
-    def __init__(self, rows: Sequence[bytes], items: str = "blocks") -> None:
-        self.rows, self.items = list(rows), items
-        self.requests = 0
-        self.refused = False  # whether the next request with a token is refused
-
-    async def send(self, request: Request) -> Response:
-        """Answer with a page."""
-        self.requests += 1
-        query = parse_qs(urlsplit(request.url).query)
-        start, size = int(query.get("pageToken", ["0"])[0]), int(query.get("pageSize", ["4"])[0])
-        if start and self.refused:
-            self.refused = False
-            return Response(400, {}, b'{"message":["no such token"],"error":"Bad Request","statusCode":400}')
-        token = b',"nextPageToken":"%d"' % (start + size) if start + size < len(self.rows) else b""
-        body = b'{"%b":[%b]%b}' % (self.items.encode(), b",".join(self.rows[start : start + size]), token)
-        return Response(200, {"content-type": "application/json"}, body)
-
-    async def aclose(self) -> None:
-        """Close nothing: no resource is open."""
-
-
-def session_of(served: Served, **options: Any) -> Session:
+def session_of(served: ListService, **options: Any) -> Session:
     """Return a session with this service alone."""
     return reaching(served, api_key="secret-key-of-mine", **options)
 
@@ -62,27 +36,16 @@ def block(number: int, **changed: Any) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
-def blocks(odd: bytes, *, at: int = 5, count: int = 10) -> Served:
+def blocks(odd: bytes, *, at: int = 5, count: int = 10) -> ListService:
     """Return a service with blocks from number 100 down, one of them invalid."""
     rows = [block(100 - place) for place in range(count)]
-    return Served([*rows[:at], odd, *rows[at + 1 :]])
+    return ListService([*rows[:at], odd, *rows[at + 1 :]], items="blocks")
 
 
 def numbers(rows: Sequence[Any]) -> list[int]:
     """Return the numbers of blocks, both typed and untyped, and of invalid ones."""
     found = [row.raw if isinstance(row, Invalid) else row for row in rows]
     return [int(row["blockNumber"]) if isinstance(row, dict) else row.block_number for row in found]
-
-
-@define
-class Paged(Answering):
-    """Service with the bodies of some pages."""
-
-    bodies: tuple[bytes, ...] = ()
-
-    def content(self, number: int) -> bytes:
-        """Return the body of a page."""
-        return self.bodies[number - 1]
 
 
 # The error
@@ -112,17 +75,26 @@ UNREADABLE = [
 ]
 
 
+UNREADABLE_PLAIN = [  # which a model refuses for its type
+    (b'"\\ud800"', "half of a surrogate pair"),
+    (b"9" * 5_000, "Integer value out of range"),
+    (b'"\xff"', "no valid JSON: not UTF-8"),
+]
+
+
 def test_a_row_that_cannot_be_read_is_named() -> None:
-    """The error of a row that no decoder reads names it, as that of a row of another shape does."""
-    for (odd, reason), padding, model in product(UNREADABLE, (0, LARGE), (EvmBlock, None)):
+    """The error of a row that no decoder reads names it, with a model and without."""
+    cases = [*product(UNREADABLE, (EvmBlock, None)), *product(UNREADABLE_PLAIN, (None,))]
+    for ((odd, reason), model), padding in product(cases, (0, LARGE)):
         items = None if padding else "blocks"
         body = b'{"blocks":[%b,%b]}' % (block(1), odd) + b" " * padding
         error = refused(page_of, body, model, items)
         assert (error.row, error.path, error.reason) == (1, "$.blocks[1]", reason)
         assert error.advice.startswith("resume=error.checkpoint")
         assert "without a model" not in error.advice  # the row could not be read either
-        assert error.malformed is (odd == b'{"blockHash":"\xff"}')
-        row = rows_of(body, model, items, on_invalid="raw")[1]
+        assert error.malformed is (b"\xff" in odd)
+        first, row = rows_of(body, model, items, on_invalid="raw")
+        assert type(first) is (model or dict)
         assert (row.error.row, row.error.path, row.error.reason) == (1, "$.blocks[1]", reason)
 
 
@@ -180,13 +152,10 @@ async def test_what_failed_typed_goes_on_untyped(order: Any) -> None:
         with pytest.raises(DecodeError) as caught:
             await session.data.evm.blocks(43114, page_size=4).collect()
         first, at = caught.value.partial, caught.value.checkpoint
-        assert first is not None
-        assert at is not None
         plain = await session.data.list(BLOCKS, page_size=4, resume=at, **order).collect()
-        mixed: list[Any] = await session.data.evm.blocks(
-            43114, page_size=4, resume=at, on_invalid="raw"
-        ).collect()
-    assert numbers([*first, *plain]) == numbers([*first, *mixed]) == list(range(100, 90, -1))
+        walk: Any = session.data.evm.blocks(43114, page_size=4, resume=at, on_invalid="raw")
+        mixed = await walk.collect()
+    assert numbers([*(first or ()), *plain]) == numbers([*(first or ()), *mixed]) == list(range(100, 90, -1))
     assert [type(row) for row in mixed].count(Invalid) == 1
     assert plain[1]["gasUsed"] == ""
 
@@ -247,22 +216,10 @@ async def test_an_odd_row_stands_among_the_others() -> None:
 async def test_odd_rows_without_a_key_are_never_the_same() -> None:
     """Invalid rows with an object or a list in place of their key are all returned, on several pages too."""
     for odd in list[Any]([[], {}, [1]]):
-        first, second = (json.dumps({"txHash": odd, "number": number}).encode() for number in range(2))
-        bodies = b'{"delegators":[%b],"nextPageToken":"t"}' % first, b'{"delegators":[%b]}' % second
-        async with reaching(Paged(bodies=bodies)) as session:
+        rows = [{"txHash": odd, "number": number} for number in range(2)]
+        async with session_of(ListService(rows, 1, "delegators")) as session:
             walk: Any = session.data.primary_network.delegators("mainnet", on_invalid="raw")
-            assert [row.raw async for row in walk.items()] == [json.loads(first), json.loads(second)]
-
-
-async def test_plain_rows_may_be_odd_as_well() -> None:
-    """Rows without a model are invalid only if nothing can decode them, and block no walk either."""
-    for odd in (b'"\\ud800"', b"9" * 5_000, b"[" * DEEP + b"]" * DEEP, b'"\xff"'):
-        async with session_of(blocks(odd), max_attempts=1) as session:
-            rows = await session.data.list(BLOCKS, items="blocks", page_size=4, on_invalid="raw").collect()
-            with pytest.raises(DecodeError) as caught:
-                await session.data.list(BLOCKS, items="blocks", page_size=4).collect()
-        assert [type(row) for row in rows] == [dict] * 5 + [Invalid] + [dict] * 4
-        assert "without a model" not in str(caught.value)
+            assert [row.raw async for row in walk.items()] == rows
 
 
 def test_the_list_is_found_beside_rows_that_cannot_be_read() -> None:
@@ -309,22 +266,24 @@ async def test_points_without_a_time() -> None:
     for odd in (b'{"value":1}', b'{"timestamp":null,"value":1}', b"null"):
         rows = [b'{"timestamp":%d,"value":1}' % (100 - place) for place in range(10)]
         rows[5] = odd
-        served = Served(rows, "results")
+        served = ListService(rows, 4, "results")
         async with session_of(served) as session:
+            walk: Any = partial(session.metrics.avg_tps, 1, on_invalid="raw")
             for stop in (1, 4, 5, 6, 9, 10):
-                pages = session.metrics.avg_tps(1, on_invalid="raw")
+                pages = walk()
                 first = await pages.collect(limit=stop)
-                at = Checkpoint.loads(pages.checkpoint.dumps())
-                rest = await session.metrics.avg_tps(1, on_invalid="raw", resume=at).collect()
+                rest = await walk(resume=Checkpoint.loads(pages.checkpoint.dumps())).collect()
                 assert [type(row) for row in [*first, *rest]] == kinds
-            served.refused = True
-            whole = await session.metrics.avg_tps(1, on_invalid="raw").collect()
-        assert [type(row) for row in whole] == kinds
+            pages = walk()
+            first = await pages.collect(limit=4)
+            served.forget()
+            assert [type(row) for row in [*first, *await pages.collect()]] == kinds
+            assert pages.restarts == 1
 
 
 async def test_the_key_is_in_no_error_of_a_row() -> None:
     """An echoed key is masked in the error of an invalid row."""
-    strange = attrs.make_class("Strange", {"by_name": attrs.field(type=dict[str, int])}, frozen=True)
+    strange = attrs.make_class("Strange", {"by_name": attrs.field(type=dict[str, int])})
     async with session_of(blocks(b'{"byName":{"secret-key-of-mine":"x"}}')) as session:
         walk: Any = session.data.list(BLOCKS, items="blocks", model=strange, on_invalid="raw")
         rows = await walk.collect()

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from dataclasses import field as data_field
+from dataclasses import make_dataclass
 from typing import Any
 
 import attrs
 import pydantic
-from attrs import field, frozen
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from chainapi.errors import ColumnValueError
@@ -19,58 +18,17 @@ SECRET = "open-sesame-123"
 TOO_LARGE = 2**70
 
 
-@frozen
-class Attrs:
-    """An attrs class with a field that its repr hides."""
-
-    secret: Any = field(repr=False)
-    n: int = 0
-
-
-@frozen
-class Masked:
-    """An attrs class whose repr has another text for a field."""
-
-    secret: Any = field(repr=lambda _: "***")
-    n: int = 0
-
-
-@dataclass
-class Data:
-    """A dataclass with a field that its repr hides."""
-
-    secret: Any = data_field(repr=False)
-    n: int = 0
-
-
-@pydantic_dataclass
-class Checked:
-    """A dataclass of Pydantic with a field that its repr hides."""
-
-    secret: Any = pydantic.Field(repr=False)
-    n: int = 0
-
-
-@dataclass
-class Outer:
-    """A class with such a class inside."""
-
-    inner: Data
-    n: int = 0
-
-
-@dataclass
-class Raw:
-    """A class with a field that has the name of the JSON of an unknown row."""
-
-    raw: dict[str, Any] = data_field(repr=False)
-    n: int = 0
-
-
+NUMBER = attrs.field(type=int, default=0)
+HIDDEN: list[Any] = [attrs.field(type=str, repr=shown) for shown in (False, lambda _: "***")]
+DATA: Any = make_dataclass("Data", [("secret", Any, data_field(repr=False)), ("n", int, 0)])
+RAW = make_dataclass("Raw", [("raw", dict[str, Any], data_field(repr=False)), ("n", int, 0)])
+CHECKED = make_dataclass("Checked", [("secret", Any, pydantic.Field(repr=False)), ("n", int, 0)])
+OUTER = make_dataclass("Outer", [("inner", DATA), ("n", int, 0)])
 ROWS: list[tuple[type, dict[str, Any]]] = [
-    *((kind, {"secret": SECRET}) for kind in (Attrs, Masked, Data, Checked)),
-    (Outer, {"inner": {"secret": SECRET}}),
-    (Raw, {"raw": {"a": SECRET}}),
+    *((attrs.make_class("Attrs", {"secret": one, "n": NUMBER}), {"secret": SECRET}) for one in HIDDEN),
+    *((kind, {"secret": SECRET}) for kind in (DATA, pydantic_dataclass(CHECKED))),
+    (OUTER, {"inner": {"secret": SECRET}}),
+    (RAW, {"raw": {"a": SECRET}}),  # as the JSON of an unknown row is named
 ]
 
 
@@ -85,7 +43,7 @@ def test_hidden_fields_are_not_shown() -> None:
         shown = repr(page_of(body_of({**sent, "n": 7}), kind))
         assert "sesame" not in shown
         assert f"1 {kind.__name__} row, " in shown
-        assert kind is Outer or " 7" in shown
+        assert kind is OUTER or " 7" in shown
         error = refused(table_of, body_of({**sent, "n": TOO_LARGE}), kind)
         assert isinstance(error, ColumnValueError)
         assert "sesame" not in str(error)
@@ -95,8 +53,8 @@ def test_hidden_fields_are_not_shown() -> None:
 
 def test_a_hidden_value_that_does_not_fit() -> None:
     """The error of a column does not show the value if the repr of its row hides it."""
-    for hidden in (attrs.field(type=int, repr=False), attrs.field(type=int, repr=lambda _: "***")):
-        kind = attrs.make_class("Wrong", {"secret": hidden})
+    for shown in list[Any]([False, lambda _: "***"]):
+        kind = attrs.make_class("Wrong", {"secret": attrs.field(type=int, repr=shown)})
         error = refused(table_of, body_of({"secret": TOO_LARGE}), kind)
         assert (type(error), error.path) == (ColumnValueError, "$.secret")
         assert str(TOO_LARGE) not in str(error)

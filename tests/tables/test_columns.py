@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 import json
 from datetime import UTC, datetime
@@ -11,7 +10,6 @@ from itertools import product
 from typing import Annotated, Any, Literal, NewType
 
 import attrs
-import msgspec
 import pyarrow as pa
 from attrs import frozen
 
@@ -20,6 +18,7 @@ from chainapi import MetricPoint, models
 from chainapi.models import EvmBlock, NativeTransaction, PrimaryNetworkTransaction, Validator
 from tests.answers import page_of, table_of
 from tests.documents import RETURNED, Maker
+from tests.models.classes import class_of
 
 EMPTY = b'{"rows":[]}'
 
@@ -118,36 +117,20 @@ def test_kinds_of_a_union_share_a_table() -> None:
         assert f"{name}: " in balances
 
 
+def known_cells(model: Any, row: Any) -> dict[str, Any]:
+    """Return the cells of a row that have a value."""
+    return {name: cell for name, cell in cells_of(model, row)[0].items() if cell is not None}
+
+
 def test_an_unknown_kind_loses_nothing() -> None:
     """Unknown rows put plain values into fitting columns, and the rest into ``extra``."""
-    fitting = {
-        "txHash": "0x1",
-        "blockNumber": str(2**63 - 1),
-        "blockHash": "0x2",
-        "delegationFeePercent": "2.50",
-    }
-    other = {
-        "nodeId": 5,
-        "news": [1.5, {"blockNumber": 1}],
-        "value": 7,
-        "startTimestamp": "soon",
-        "endTimestamp": 1.5,
-        "estimatedReward": True,
-        "extra": 1,
-        "amountStaked": None,
-    }
-    cells = {
-        name: cell
-        for name, cell in cells_of(PrimaryNetworkTransaction, fitting | other)[0].items()
-        if cell is not None
-    }
+    fitting: Any = {"txHash": "0x1", "blockNumber": str(2**63 - 1), "delegationFeePercent": "2.50"}
+    other: Any = {"nodeId": 5, "news": [1.5, {"blockNumber": 1}], "value": 7, "startTimestamp": "soon"}
+    other |= {"endTimestamp": 1.5, "estimatedReward": True, "extra": 1, "amountStaked": None}
+    cells = known_cells(PrimaryNetworkTransaction, fitting | other)
     assert json.loads(cells.pop("extra")) == {name: one for name, one in other.items() if one is not None}
-    assert cells == {
-        "tx_hash": "0x1",
-        "block_number": 2**63 - 1,
-        "block_hash": "0x2",
-        "delegation_fee_percent": Decimal("2.5"),
-    }
+    made = {"tx_hash": "0x1", "block_number": 2**63 - 1, "delegation_fee_percent": Decimal("2.5")}
+    assert cells == made
     for raw, known in (
         ({"amountStaked": str(2**256)}, {"amount_staked": str(2**256)}),
         ({"txHash": "x"}, {"tx_hash": "x"}),
@@ -155,7 +138,7 @@ def test_an_unknown_kind_loses_nothing() -> None:
         ({"stakePercentage": 2**70 + 1, "delegationFee": "NaN"}, {}),
         ({"stakePercentage": "1"}, {}),
     ):
-        cells = {name: cell for name, cell in cells_of(Validator, raw)[0].items() if cell is not None}
+        cells = known_cells(Validator, raw)
         assert (json.loads(cells.pop("extra", "{}")), cells) == ({} if known else raw, known), raw
 
 
@@ -183,27 +166,11 @@ def test_fields_that_no_record_names() -> None:
 # Models of users
 
 
-class Colour(enum.Enum):
-    """An enumeration of texts."""
-
-    RED = "red"
-
-
-class Mixed(enum.Enum):
-    """An enumeration of values of two types."""
-
-    ONE = 1
-    TWO = "two"
-
-
-class Weight(enum.Enum):
-    """An enumeration with a number beyond 64 bits."""
-
-    ONE = 1
-    MOST = 2**70
-
-
+Colour = enum.Enum("Colour", {"RED": "red"})
+Mixed = enum.Enum("Mixed", {"ONE": 1, "TWO": "two"})
+Weight = enum.Enum("Weight", {"ONE": 1, "MOST": 2**70})
 Height = NewType("Height", int)
+Empty = attrs.make_class("Empty", [])
 
 
 @frozen
@@ -215,112 +182,50 @@ class Inner:
 
 
 @frozen
-class Empty:
-    """A class without fields."""
+class Chain:
+    """A record that contains itself."""
 
-
-@frozen
-class Own:
-    """A class with a field of each type that has columns, and of others."""
-
-    _hidden: int
-    from_: Annotated[str, "sender"]
-    source: str | None
-    Source: str
-    height: Height
-    share: float
-    both: int | float
-    either: int | str
-    whole: Literal[1, 2]
-    word: Literal["a", "b"] | None
-    odd: Literal[1, "a"]
-    colour: Colour
-    mixed: Mixed
-    weight: Weight
-    at: datetime
-    inner: Inner | None
-    empty: Empty
-    inners: tuple[Inner, ...]
-    pair: tuple[int, str]
-    words: list[str | None] | None
-    anything: list[Any]
-    named: dict[str, int]
-    again: Own | None
-    ratio: Decimal
+    again: Chain | None
 
 
 INNER = "struct<value: string, source: string>"
-TYPES = {
-    "hidden": "int64",
-    "from": "string",
-    "source_": "string",  # exports have a column of that name
-    "Source__": "string",
-    "height": "int64",
-    "share": "double",
-    "both": "string",
-    "either": "string",
-    "whole": "int64",
-    "word": "string",
-    "odd": "string",
-    "colour": "string",
-    "mixed": "string",
-    "weight": "string",
-    "at": "string",
-    "inner": INNER,
-    "empty": "string",
-    "inners": f"list<element: {INNER}>",
-    "pair": "string",
-    "words": "list<element: string>",
-    "anything": "string",
-    "named": "string",
-    "again": "string",
-    "ratio": "decimal128(38, 18)",
-}
+LARGE = {"value": str(10**77), "source": ""}
+NOW = "2024-01-01T00:00:00Z"
+# A field and its type, its column and the type of that, a value in JSON and its cell.
+COLUMNS: list[tuple[str, Any, str, str, Any, Any]] = [
+    ("_hidden", int, "hidden", "int64", 1, 1),
+    ("from_", Annotated[str, "sender"], "from", "string", "a", "a"),
+    ("source", str | None, "source_", "string", "s", "s"),  # exports have a column of that name
+    ("Source", str, "Source__", "string", "t", "t"),
+    ("height", Height, "height", "int64", "2", 2),
+    ("share", float, "share", "double", 1.5, 1.5),
+    ("both", int | float, "both", "string", 1, "1"),
+    ("either", int | str, "either", "string", "x", '"x"'),
+    ("whole", Literal[1, 2], "whole", "int64", 1, 1),
+    ("word", Literal["a", "b"] | None, "word", "string", None, None),
+    ("odd", Literal[1, "a"], "odd", "string", "a", '"a"'),
+    ("colour", Colour, "colour", "string", "red", "red"),
+    ("mixed", Mixed, "mixed", "string", 1, "1"),
+    ("weight", Weight, "weight", "string", 2**70, str(2**70)),
+    ("at", datetime, "at", "string", NOW, NOW),
+    ("inner", Inner | None, "inner", INNER, {"value": 10**77}, LARGE),
+    ("empty", Empty, "empty", "string", {}, "{}"),
+    ("inners", tuple[Inner, ...], "inners", f"list<element: {INNER}>", [{"value": str(10**77)}], [LARGE]),
+    ("pair", tuple[int, str], "pair", "string", [1, "a"], '[1,"a"]'),
+    ("words", list[str | None] | None, "words", "list<element: string>", ["a", None], ["a", None]),
+    ("anything", list[Any], "anything", "string", [1, None], "[1,null]"),
+    ("named", dict[str, int], "named", "string", {"a": 1}, '{"a":1}'),
+    ("again", Chain | None, "again", "struct<again: string>", {"again": None}, {"again": None}),
+    ("ratio", Decimal, "ratio", "decimal128(38, 18)", "0.10", Decimal("0.10")),
+]
 
 
 def test_models_of_users() -> None:
     """User classes have columns by their annotations, and no `extra`; what has no exact type is JSON."""
-    assert types_of(Own) == TYPES
-    sent = {
-        "hidden": 1,
-        "source": "s",
-        "Source": "t",
-        "height": "2",
-        "share": 1.5,
-        "both": 1,
-        "either": "x",
-        "whole": 1,
-    }
-    sent |= {
-        "word": None,
-        "odd": "a",
-        "colour": "red",
-        "mixed": 1,
-        "weight": 2**70,
-        "at": "2024-01-01T00:00:00Z",
-    }
-    sent |= {
-        "inner": {"value": 10**77},
-        "empty": {},
-        "inners": [{"value": 1}, {"value": "2"}],
-        "pair": [1, "a"],
-    }
-    sent |= {
-        "words": ["a", None],
-        "anything": [1, None],
-        "named": {"a": 1},
-        "again": None,
-        "ratio": "0.10",
-        "more": 1,
-    }
-    sent["from"] = "a"
-    (row,) = cells_of(Own, sent)
-    assert [*row] == [*TYPES]
-    assert (row["source_"], row["Source__"], row["hidden"], row["from"]) == ("s", "t", 1, "a")
-    assert row["inner"] == {"value": str(10**77), "source": ""}
-    assert (row["inners"][1]["value"], row["colour"], row["ratio"]) == ("2", "red", Decimal("0.10"))
-    assert (row["weight"], row["at"], row["pair"]) == (str(2**70), "2024-01-01T00:00:00Z", '[1,"a"]')
-    assert (row["words"], row["anything"], row["named"]) == (["a", None], "[1,null]", '{"a":1}')
+    own = attrs.make_class("Own", {name: attrs.field(type=hint) for name, hint, *_ in COLUMNS})
+    assert types_of(own) == {column: kind for _, _, column, kind, _, _ in COLUMNS}
+    sent = {name.strip("_"): value for name, *_, value, _ in COLUMNS}
+    assert cells_of(own, {**sent, "more": 1}) == [{column: cell for _, _, column, *_, cell in COLUMNS}]
 
 
 @frozen
@@ -341,21 +246,8 @@ class Numbered:
     place: Place
 
 
-@dataclasses.dataclass
-class Data:
-    """A dataclass."""
-
-    value: int
-
-
-class Struct(msgspec.Struct, rename="camel"):
-    """A Struct."""
-
-    block_number: int
-
-
 def test_names_of_columns() -> None:
     """A name that hides the number of a row in SQLite and DuckDB is changed; any other is kept."""
     assert [*types_of(Numbered)] == ["oid", "rowid_", "RowID__", "rowid___", "place"]
-    assert cells_of(Data, {"value": str(2**200)}) == [{"value": str(2**200)}]
-    assert cells_of(Struct, {"blockNumber": "7"}) == [{"block_number": 7}]
+    assert cells_of(class_of("dataclass", value=int), {"value": str(2**200)}) == [{"value": str(2**200)}]
+    assert cells_of(class_of("Struct", block_number=int), {"blockNumber": "7"}) == [{"block_number": 7}]

@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import dataclass
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import msgspec
 import pytest
-from attrs import frozen
+from attrs import field, make_class
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 
 from chainapi.errors import ConfigurationError, DecodeError
 from chainapi.models import L1Validator, Transfer
-from tests.answers import decoded, exported, page_of, table_of
+from tests.answers import exported, page_of, table_of
 from tests.documents import Maker
+from tests.models.classes import class_of
+from tests.tables.test_pages import ODD
 
 DIGITS = "0.1234567890123456789"
 
@@ -38,44 +39,6 @@ def lines_of(tmp_path: Path) -> Any:
     return lines
 
 
-class RawRow(msgspec.Struct):
-    """A Struct with a field that is left as it is in the response."""
-
-    name: str
-    rest: msgspec.Raw
-
-
-class RawRows(msgspec.Struct):
-    """A Struct with such Structs inside."""
-
-    first: RawRow
-    more: dict[str, RawRow] = {}
-    rows: list[RawRow] = []
-
-
-@dataclass
-class Defaulted:
-    """A dataclass with a field that the service may leave out."""
-
-    x: int
-    y: int = 0
-
-
-@frozen
-class Private:
-    """A class with a private attribute."""
-
-    _x: int
-
-
-@frozen
-class Mapped:
-    """A class with records in columns of JSON."""
-
-    private: dict[str, Private]
-    defaulted: dict[str, Defaulted]
-
-
 class Block(BaseModel):
     """A Pydantic class."""
 
@@ -84,42 +47,35 @@ class Block(BaseModel):
     fees: Decimal = Decimal(0)
 
 
-class Color(enum.Enum):
-    """An enumeration."""
-
-    RED = "red"
-
-
-@frozen
-class Absent:
-    """A class whose field may be left out without a value of its own."""
-
-    number: int | msgspec.UnsetType = msgspec.UNSET
-
-
-class Sourced(msgspec.Struct, tag="sourced"):
-    """A Struct with a field that is named like the label of a line."""
-
-    source: str
-
-
-class Other(msgspec.Struct, tag="other"):
-    """A Struct of another kind."""
+Color = enum.Enum("Color", {"RED": "red"})
+# Structs: with a part that is left as it is in the response, and with one that is named as a label of lines.
+RAW_ROW: Any = msgspec.defstruct("RawRow", [("name", str), ("rest", msgspec.Raw)])
+RAW_ROWS = msgspec.defstruct(
+    "RawRows", [("first", RAW_ROW), ("more", dict[str, RAW_ROW], {}), ("rows", list[RAW_ROW], [])]
+)
+SOURCED: Any = msgspec.defstruct("Sourced", [("source", str)], tag="sourced")
+OTHER: Any = msgspec.defstruct("Other", [], tag="other")
+# Records in columns of JSON: a private attribute, and a field that the service may leave out.
+PRIVATE = make_class("Private", {"_x": field(type=int)})
+DEFAULTED = class_of("dataclass", x=int, y=(int, 0))
+MAPPED = class_of("attrs class", private=dict[str, PRIVATE], defaulted=dict[str, DEFAULTED])  # type: ignore[valid-type]
+ABSENT = class_of("attrs class", number=(int | msgspec.UnsetType, msgspec.UNSET))
+FREE = class_of("attrs class", anything=Any, named=dict[str, Any], listed=list[Any])
 
 
 SPACED = b'{"a":\n\t[1,\r\n %b]}' % DIGITS.encode()
 PLAIN = {"a": [1, Decimal(DIGITS)]}
 RAW, RAW_PLAIN = b'{"name": "n", "rest": %b}' % SPACED, {"name": "n", "rest": PLAIN}
 LINES: list[tuple[Any, bytes, Any]] = [
-    (RawRow, RAW, RAW_PLAIN),
+    (RAW_ROW, RAW, RAW_PLAIN),
     (
-        RawRows,
+        RAW_ROWS,
         b'{"first": %b, "more": {"k": %b}, "rows": [%b]}' % (RAW, RAW, RAW),
         {"first": RAW_PLAIN, "more": {"k": RAW_PLAIN}, "rows": [RAW_PLAIN]},
     ),
-    (RawRow | int, RAW, RAW_PLAIN),
+    (RAW_ROW | int, RAW, RAW_PLAIN),
     (
-        Mapped,
+        MAPPED,
         b'{"private": {"k": {"x": 1}}, "defaulted": {"k": {"x": 1}}}',
         {"private": {"k": {"_x": 1}}, "defaulted": {"k": {"x": 1, "y": 0}}},
     ),
@@ -133,9 +89,9 @@ LINES: list[tuple[Any, bytes, Any]] = [
     (date, b'"2024-01-01"', {"value": "2024-01-01"}),
     (Color, b'"red"', {"value": "red"}),
     (Decimal, b'"1.50"', {"value": "1.50"}),
-    (Absent, b"{}", {"number": None}),
-    (Sourced | Other, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
-    (Sourced | None, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
+    (ABSENT, b"{}", {"number": None}),
+    (SOURCED | OTHER, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
+    (SOURCED | None, b'{"type": "sourced", "source": "s"}', {"type": "sourced", "source_": "s"}),
     (dict[str, Any], b'{"source": "s", "Source_": 1.50}', {"source__": "s", "Source_": 1.5}),
     (dict[str, Any], b'{"n": "\\"source\\"", "in": {"source": 1}}', {"n": '"source"', "in": {"source": 1}}),
     (list[str], b'["source"]', {"value": ["source"]}),
@@ -156,31 +112,28 @@ def test_a_row_of_any_model_is_one_line(lines_of: Any) -> None:
     assert not failures
 
 
-@frozen
-class Free:
-    """A class with fields of any JSON."""
-
-    anything: Any
-    named: dict[str, Any]
-    listed: list[Any]
-
-
 def test_numbers_of_any_json_stay_numbers(lines_of: Any) -> None:
-    """A number in JSON of any type has the digits that were sent, in files, in tables and in our records."""
-    for number in (DIGITS, "12345678901234567890.5", "1e400", "0.5", "18446744073709551616"):
-        sent = f'{{"anything": {number}, "named": {{"a": [{number}]}}, "listed": [{number}]}}'.encode()
-        wanted = json.loads(sent, parse_float=Decimal)
-        assert lines_of(Free, sent) == [wanted]
-        body = b'{"rows": [%b]}' % sent
-        for table in (table_of(body, Free), page_of(body, Free).to_arrow()):
-            (cells,) = table.to_pylist()
-            assert {name: json.loads(cell, parse_float=Decimal) for name, cell in cells.items()} == wanted
-        unknown = b'{"genesisData": %b, "news": [%b]}' % (number.encode(), number.encode())
-        (line,) = lines_of(Transfer, unknown)
-        assert line["extra"] == json.loads(unknown, parse_float=Decimal)
+    """A value of any JSON has the digits that were sent, in files and in tables."""
+    values = [DIGITS, "12345678901234567890.5", "0.5", *(odd for odd in ODD if "ud800" not in odd)]
+    rows = [f'{{"anything": {one}, "named": {{"a": [{one}]}}, "listed": [{one}, null]}}' for one in values]
+    wanted = [json.loads(row, parse_float=Decimal) for row in rows]
+    assert lines_of(FREE, *map(str.encode, rows)) == wanted
+    body = f'{{"rows": [{",".join(rows)}]}}'.encode()
+    for table in (table_of(body, FREE), page_of(body, FREE).to_arrow()):
+        found = [
+            {
+                name: None if cell is None else json.loads(cell, parse_float=Decimal)
+                for name, cell in row.items()
+            }
+            for row in table.to_pylist()
+        ]
+        assert found == wanted
+    unknown = [f'{{"genesisData": {one}, "news": [{one}]}}' for one in values if one != "null"]
+    lines = lines_of(Transfer, *map(str.encode, unknown))
+    assert [line["extra"] for line in lines] == [json.loads(one, parse_float=Decimal) for one in unknown]
     record = {**Maker(1, whole=True).record(L1Validator), "blsCredentials": {"weight": 5}}
-    body = json.dumps(record).replace('"weight": 5', f'"weight": {DIGITS}').encode()
-    assert lines_of(L1Validator, body)[0]["bls_credentials"] == {"weight": Decimal(DIGITS)}
+    content = json.dumps(record).replace('"weight": 5', f'"weight": {DIGITS}').encode()
+    assert lines_of(L1Validator, content)[0]["bls_credentials"] == {"weight": Decimal(DIGITS)}
 
 
 def test_inferred_types_change_no_value() -> None:
@@ -203,7 +156,7 @@ def test_rows_nested_too_deeply() -> None:
     for levels in (300, 600, *range(900, 1_020, 15)):
         deep = b"[" * levels + b"]" * levels
         body = b'{"rows": [{"anything": %b, "named": {}, "listed": []}]}' % deep
-        for model in (Free, None):
+        for model in (FREE, None):
             try:
                 assert table_of(body, model).num_rows == 1
             except DecodeError as fault:
@@ -212,28 +165,10 @@ def test_rows_nested_too_deeply() -> None:
     assert refused
 
 
-class Weight(enum.Enum):
-    """An enumeration with a number beyond 64 bits."""
-
-    MOST = 2**70
-
-
-def test_a_struct_with_a_long_number_in_an_enumeration_is_refused() -> None:
-    """A Struct that msgspec cannot check is refused before a request."""
-    with pytest.raises(ConfigurationError, match="cannot be made from JSON"):
-        decoded(msgspec.defstruct("Row", [("weight", Weight)]), {"weight": 1})
-
-
-class Named(TypedDict):
-    """A TypedDict."""
-
-    name: str
-    fees: Decimal
-
-
 def test_rows_without_columns(tmp_path: Path) -> None:
     """Rows of a TypedDict or a Pydantic class have inferred types in a table, and no file with columns."""
-    for model, sent in ((Named, {"name": "n", "fees": "0.5"}), (Block, {"blockNumber": 1, "fees": "0.5"})):
+    named = class_of("TypedDict", name=str, fees=Decimal)
+    for model, sent in ((named, {"name": "n", "fees": "0.5"}), (Block, {"blockNumber": 1, "fees": "0.5"})):
         body = json.dumps({"rows": [sent]}).encode()
         assert table_of(body, model)["fees"].to_pylist() == [Decimal("0.5")]
         with pytest.raises(ConfigurationError, match="columns"):

@@ -3,45 +3,41 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
 from itertools import permutations
 from pathlib import Path
 from typing import Any, Literal
 
 import pyarrow.parquet
-from attrs import Factory, define, field, frozen, make_class
+from attrs import Factory, field, make_class
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic.alias_generators import to_camel
 
 from chainapi import ROUTES
 from chainapi.errors import DecodeError, IncompleteExportError
 from chainapi.models import EvmBlock, MetricPoint, Transfer
 from tests.answers import exported, refused, table_of
 from tests.documents import LISTS, Maker
+from tests.models.classes import class_of
+from tests.models.lists import Bodies
 from tests.models.test_kinds import body_of
-from tests.sessions import Answering, reaching
+from tests.sessions import reaching
 
-AMOUNTS = ("text", "decimal", "float")
-TEXTS = {name for name in LISTS if ROUTES[name].rows is str}
-
-
-@frozen
-class Reading:
-    """Class of a user, with a field of each type that has columns."""
-
-    number: int
-    name: str
-    share: float
-    sure: bool
-    unit: Literal["a", "b"]
-    gas_price: int
-    count: int | None = None
-    note: str | None = None
-    rate: float | None = None
-    seen: bool | None = None
-    kind: Literal["x"] | None = None
-
-
+# A class of a user's, with a field of each type that has columns: its name, type, JSON, and default if any.
+OF_READING: list[tuple[Any, ...]] = [
+    *(
+        ("number", int, "integer"),
+        ("name", str, "text"),
+        ("share", float, "float"),
+        ("sure", bool, "boolean"),
+    ),
+    *(("unit", Literal["a", "b"], '"a"'), ("gas_price", int, "integer")),
+    *(("count", int | None, "integer", None), ("note", str | None, "text", None)),
+    *(("rate", float | None, "float", None), ("seen", bool | None, "boolean", None)),
+    ("kind", Literal["x"] | None, '"x"', None),
+]
+TYPES: Any = {name: (hint, None) if default else hint for name, hint, _, *default in OF_READING}
+READING: type = class_of("attrs class", **TYPES)
 # Values as JSON: what services send, and what they should not.
 ODD = (
     *("null", "true", "1.0", "1e3", "1.5", "-0", "0", "{}", "[]", "1e400", "253402300800"),
@@ -60,12 +56,7 @@ PLAIN: dict[str, st.SearchStrategy[str]] = {
 
 # JSON of a field of each model: its name, its kind, and whether it may be missing.
 FIELDS: dict[type, list[tuple[str, str, bool]]] = {
-    Reading: [
-        *(("number", "integer", False), ("name", "text", False), ("share", "float", False)),
-        *(("sure", "boolean", False), ("unit", '"a"', False), ("gasPrice", "integer", False)),
-        *(("count", "integer", True), ("note", "text", True), ("rate", "float", True)),
-        *(("seen", "boolean", True), ("kind", '"x"', True)),
-    ],
+    READING: [(to_camel(name), kind, bool(default)) for name, _, kind, *default in OF_READING],
     MetricPoint: [("timestamp", "integer", False), ("value", "float", False)],
     EvmBlock: [
         (name, "text" if isinstance(value, str) and not value.lstrip("-").isdecimal() else "integer", False)
@@ -113,7 +104,7 @@ def test_files_of_every_list(tmp_path: Path) -> None:
 
 
 @settings(max_examples=12)
-@given(st.sampled_from([EvmBlock, MetricPoint, Reading]), st.data())
+@given(st.sampled_from([EvmBlock, MetricPoint, READING]), st.data())
 def test_files_have_the_rows_of_tables(tmp_path_factory: Any, model: Any, data: st.DataObject) -> None:
     """An export has the rows of the table, or fails for the same reason, with odd values too."""
     rows = data.draw(st.lists(rows_of(model), min_size=1, max_size=3))
@@ -129,46 +120,15 @@ def test_files_have_the_rows_of_tables(tmp_path_factory: Any, model: Any, data: 
         assert pyarrow.parquet.read_table(out).drop_columns(["source"]).to_pylist() == made.to_pylist()
 
 
-@define
-class Notes(Answering):
-    """Service with a page for each list of notes."""
-
-    notes: tuple[list[str | None], ...] = ()
-
-    def content(self, number: int) -> bytes:
-        """Return a page."""
-        row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
-        rows = [{**row, "note": note} for note in self.notes[number - 1]]
-        token = {} if number == len(self.notes) else {"nextPageToken": str(number)}
-        return json.dumps({"rows": rows, **token}).encode()
-
-
 async def test_texts_of_one_table() -> None:
     """Texts keep their bytes next to null and to texts of other languages, in each order of the pages."""
     notes: tuple[list[str | None], ...] = (["a", "bc"], ["é", "日本", ""], [None], ["x", None, "ü"], [])
+    row = {"number": 1, "share": 1.5, "sure": True, "unit": "a", "gasPrice": 1, "name": "n"}
     for order in permutations(notes):
-        async with reaching(Notes(notes=order)) as session:
-            table = await session.data.list("/v1/x", items="rows", model=Reading).to_arrow()
+        bodies = [{"rows": [{**row, "note": note} for note in page]} for page in order]
+        async with reaching(Bodies(bodies=tuple(bodies))) as session:
+            table = await session.data.list("/v1/x", items="rows", model=READING).to_arrow()
         assert table["note"].to_pylist() == [note for page in order for note in page]
-
-
-@frozen
-class Loose:
-    """Class of a user with JSON of any type."""
-
-    value: Any
-    values: list[Any] | None = None
-    names: dict[str, Any] | None = None
-
-
-def test_columns_of_any_json() -> None:
-    """JSON of any type is text in a column, with all digits of its numbers."""
-    values = [odd for odd in ODD if "ud800" not in odd]
-    rows = [f'{{"value":{one},"values":[{one},null],"names":{{"n":{one}}}}}' for one in values]
-    body = f'{{"rows":[{",".join(rows)}]}}'.encode()
-    cells = table_of(body, Loose)["value"].to_pylist()
-    wanted = [None if one == "null" else json.loads(one, parse_float=Decimal) for one in values]
-    assert [None if cell is None else json.loads(cell, parse_float=Decimal) for cell in cells] == wanted
 
 
 def positive(_: Any, __: Any, value: int) -> None:

@@ -49,9 +49,7 @@ async def keyed(
 
 
 async def given(
-    many: Iterable[Rows],
-    mapping: Mapping[str, Rows],
-    metrics: AsyncIterable[MetricPages[MetricPoint]],
+    many: Iterable[Rows], mapping: Mapping[str, Rows], metrics: AsyncIterable[MetricPages[MetricPoint]]
 ) -> None:
     """Merge with on_error="yield": an outcome may be a failure."""
     async for stream, outcome in merge(many, on_error="yield"):
