@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import closing
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
+from attrs import Factory, define
 
 from chainapi import Session
 from chainapi.errors import ColumnValueError, DecodeError, IncompleteExportError
@@ -20,7 +22,8 @@ from chainapi.models import EvmBlock
 from chainapi.transport import Request, Response, Transport
 from tests.documents import DEEP
 from tests.export.contract import read
-from tests.models.test_invalid import Served, block
+from tests.models.lists import ListService
+from tests.models.test_invalid import block
 
 FIRST = 100  # number of the newest block
 
@@ -32,12 +35,20 @@ def invalid_block(number: int) -> bytes:
     )
 
 
-class Chains(Served):
+def blocks(rows: Sequence[bytes]) -> ListService:
+    """Return a service with one list of blocks, 4 on a page."""
+    return ListService([*rows], 4, "blocks", "position")
+
+
+@define
+class Chains(ListService):
     """Chains of 20 blocks, every seventh invalid; `more` are added at their heads."""
 
-    def __init__(self) -> None:
-        super().__init__([])
-        self.more = 0
+    rows: list[bytes] = Factory(list[bytes])
+    size: int = 4
+    items: str = "blocks"
+    by: Literal["row", "position"] = "position"
+    more: int = 0
 
     async def send(self, request: Request) -> Response:
         """Return a page of a chain."""
@@ -149,7 +160,7 @@ class Misfits(Chains):
         self.rows = [block(number) for number in range(FIRST, FIRST - 20, -1)]
         if "/2/" in request.url:
             self.rows[9] = block(FIRST - 9, feesSpent=str(2**256))
-        return await Served.send(self, request)
+        return await ListService.send(self, request)
 
 
 @pytest.mark.parametrize(("shape", "ordered", "prefetch"), [("file", True, 3), ("folder", False, 0)])
@@ -237,7 +248,7 @@ async def test_invalid_rows_of_later_runs_follow(shape: str, tmp_path: Path) -> 
 
 async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
     """An export of invalid rows alone writes an empty final file."""
-    served = Served([invalid_block(number) for number in range(10)])
+    served = blocks([invalid_block(number) for number in range(10)])
     async with session_of(served) as session:
         result = await export(
             session.data.evm.blocks, [1], tmp_path / "b.jsonl", page_size=4, on_invalid="raw"
@@ -249,7 +260,7 @@ async def test_an_export_of_invalid_rows_alone(tmp_path: Path) -> None:
 
 async def test_rows_without_a_model_may_be_invalid(tmp_path: Path) -> None:
     """A row without a model that cannot be parsed is kept as a string."""
-    served = Served([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
+    served = blocks([b'{"n":1}', b'{"n":"\\ud800"}', b"[" * DEEP + b"]" * DEEP, b'{"n":2}'])
     async with session_of(served) as session:
         await export(session.data.list, ["/v1/rows"], tmp_path / "b.jsonl", items="blocks", on_invalid="raw")
     lines = (tmp_path / "b.jsonl").read_text().splitlines()
@@ -261,10 +272,10 @@ async def test_rows_without_a_model_may_be_invalid(tmp_path: Path) -> None:
 # Bytes that are not UTF-8, in a field that the model does not name
 
 
-def served(field: bytes) -> Served:
+def served(field: bytes) -> ListService:
     """Return a service with ten blocks, the sixth with one more field."""
     rows = [block(FIRST - place) for place in range(10)]
-    return Served([*rows[:5], rows[5][:-1] + b"," + field + b"}", *rows[6:]])
+    return blocks([*rows[:5], rows[5][:-1] + b"," + field + b"}", *rows[6:]])
 
 
 @pytest.mark.parametrize("field", [b'"more":"a\xffb"', b'"more":{"\xff":["\xff"]}', b'"mo\xffre":1'])
