@@ -43,6 +43,7 @@ def converter() -> cattrs.Converter:
     text, a text is not a list, 3.5 is not a whole number, true is not a number.
     """
     import cattrs
+    from cattrs.gen import make_mapping_structure_fn
 
     made = cattrs.Converter(structure_fallback_factory=_by_msgspec)
     for primitive, read in _SCALARS.items():
@@ -61,7 +62,10 @@ def converter() -> cattrs.Converter:
             under_way.discard(kind)
 
     def from_json(kind: Any) -> _Hook:
-        return _checked(_json_type(kind), next_hook(kind))
+        if _class_of(kind) not in _DICTS:
+            return _checked(_json_type(kind), next_hook(kind))
+        # The hook that the converter finds would take the place of this one from the next class on.
+        return _checked(dict, make_mapping_structure_fn(kind, made, dict))
 
     def named(kind: Any) -> _Hook:
         names, make = typing.get_type_hints(_class_of(kind)), next_hook(kind)
@@ -87,6 +91,9 @@ def converter() -> cattrs.Converter:
     for fits, factory in factories:
         made.register_structure_hook_factory(fits, factory)
     return made
+
+
+_DICTS = (dict, abc.Mapping, abc.MutableMapping)
 
 
 def _is_class(kind: Any) -> bool:
