@@ -23,9 +23,10 @@ from chainapi._limits.verdict import Verdict
 from chainapi.errors import APITimeoutError, QueueFullError, QuotaWaitError
 from chainapi.testing import VirtualLoop
 from tests.client.services import time
-from tests.limits.outside import inner_scene, random_scene
-from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Server, SlidingLog
-from tests.limits.wild import Client, Errand, Front, Scene, ideal, many, run
+from tests.limits.outside import inner_scene, many, random_scene, scene
+from tests.limits.runs import Case, Client, gate, play
+from tests.limits.servers import Bucket, Clocked, FromFirst, Gcra, Response, Server, SlidingLog
+from tests.limits.wild import Errand, Front
 from tests.share.exchange import Exchange
 from tests.share.responses import end
 from tests.share.test_shared_gate import Process, processes
@@ -520,9 +521,9 @@ def leave(quota: Quota, now: float, route: str, cost: float) -> Reservation:
     return quota.send(quota.decide(now, cost, route), now, route, cost)
 
 
-def job(name: str, scene: Scene, **bounds: float) -> Any:
+def job(name: str, case: Case, **bounds: float) -> Any:
     """Return a case: a job, and the most that it may cost."""
-    return pytest.param(scene, bounds, id=name, marks=[proof] * name.endswith("*"))
+    return pytest.param(case, bounds, id=name, marks=[proof] * name.endswith("*"))
 
 
 SILENT = [
@@ -539,7 +540,7 @@ JOBS = [
     *(
         job(
             f"404 or 503 without fields, {front}, {seed}*",
-            Scene(window(), many(800), front, seed=seed),
+            scene(window(), many(800), front, seed=seed),
             storm=3,
         )
         for front in SILENT
@@ -548,7 +549,7 @@ JOBS = [
     *(
         job(
             f"fields that lack, {form}",
-            Scene(window(), many(300), Front(form, torn=0.4), seed=1),
+            scene(window(), many(300), Front(form, torn=0.4), seed=1),
             storm=3,
             refusals=5,
         )
@@ -557,7 +558,7 @@ JOBS = [
     *(
         job(
             f"no remaining, {kind.__name__}, {form}",
-            Scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed),
+            scene(partial(kind, 100.0, 60.0), many(600), Front(form, torn=0.5), seed=seed),
             storm=2,
         )
         for form, seed in (("x", 3), ("d6", 1))
@@ -574,7 +575,7 @@ JOBS = [
     *(
         job(
             f"closed route, {form}",
-            Scene(
+            scene(
                 window(1000.0),
                 [Errand("/bad" if number % 10 == 0 else "/good") for number in range(300)],
                 Front(form, closed=frozenset(["/bad"]), closed_for=seconds),
@@ -599,44 +600,44 @@ JOBS = [
         )
     ),
     job(
-        "small burst", Scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2), pace=1.2
+        "small burst", scene(lambda: Gcra(1000.0, 60.0, size=10.0), many(200), callers=1, trip=0.2), pace=1.2
     ),
     job(
         "reset that hides a drip",
-        Scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(1200), Front("d7")),
+        scene(lambda: Gcra(1000.0, 60.0, size=50.0), many(1200), Front("d7")),
         pace=1.05,
     ),
-    job("plenty", Scene(window(1e7), many(2000), callers=2000, max_wait=10.0, trip=0.1), seconds=8.2),
+    job("plenty", scene(window(1e7), many(2000), callers=2000, max_wait=10.0, trip=0.1), seconds=8.2),
     job(
         "weights that do not count",
-        Scene(window(), many(40, prior=10.0), used=29.0, callers=40, max_wait=2.0),
+        scene(window(), many(40, prior=10.0), used=29.0, callers=40, max_wait=2.0),
     ),
     *(
         job(
             f"prices, {prior}",
-            Scene(window(1000.0), [Errand(*one, prior) for one in PRICED], callers=256, in_flight=256),
+            scene(window(1000.0), [Errand(*one, prior) for one in PRICED], callers=256, in_flight=256),
             refusals=3,
         )
         for prior in (None, 1.0, 10.0)
     ),
-    job("refusals without a wait", Scene(window(), many(400), Front(waitless=True)), refusals=1, seconds=181),
+    job("refusals without a wait", scene(window(), many(400), Front(waitless=True)), refusals=1, seconds=181),
 ]
 
 
-@pytest.mark.parametrize(("scene", "bounds"), JOBS)
-def test_jobs_stay_within_their_bounds(scene: Scene, bounds: dict[str, float]) -> None:
+@pytest.mark.parametrize(("case", "bounds"), JOBS)
+def test_jobs_stay_within_their_bounds(case: Case, bounds: dict[str, float]) -> None:
     """A job is done, sends nothing in a stop, and costs no more refusals and time than its bounds."""
-    outcome = run(scene, 1e7)
+    outcome = gate(case)
     cost = {
         "storm": outcome.storm,
         "refusals": outcome.refusals,
         "later": outcome.refusals - outcome.first_burst,
         "given_up": outcome.given_up,
         "seconds": outcome.seconds,
-        "pace": outcome.seconds / ideal(scene) if "pace" in bounds else 1.0,
+        "pace": 100.0 / outcome.goodput() if "pace" in bounds else 1.0,
     }
     assert {name: cost[name] for name, most in bounds.items() if cost[name] > most} == {}
-    assert outcome.done == len(scene.errands) - outcome.given_up
+    assert outcome.done == len(case.errands) - outcome.given_up
     assert (outcome.hung, outcome.in_stops, outcome.turned_away) == (False, 0, {})
 
 
@@ -683,15 +684,15 @@ def test_refusals_of_two_routes_are_about_the_quota() -> None:
 class _SlowRoute(Client):
     """Service with a route that has a limiter of its own, two requests a second."""
 
-    def __init__(self, scene: Scene) -> None:
-        super().__init__(scene)
+    def __init__(self, case: Case) -> None:
+        super().__init__(case)
         self.bucket = Bucket(2.0, 1.0, size=2.0)
 
-    def answer(self, errand: Errand) -> tuple[int, dict[str, str]]:
+    def answer(self, errand: Errand) -> Response:
         now = self.loop.time()
         if errand.route == "/slow":
             if self.bucket.earliest(now, 1.0) > now:
-                return 429, {**self.service.fields(now, None), "retry-after": "1"}
+                return Response(429, fields={**self.service.fields(now, None), "retry-after": "1"})
             self.bucket.take(now, 1.0)
         return super().answer(errand)
 
@@ -700,7 +701,7 @@ class _SlowRoute(Client):
 def test_limiter_of_one_route_does_not_close_it_for_minutes(callers: int) -> None:
     """A limiter of one route does not close it for minutes, as long as some pass."""
     errands = [Errand("/fast" if number % 10 else "/slow") for number in range(600)]
-    outcome = run(Scene(window(10_000.0), errands, callers=callers), 5000.0, _SlowRoute)
+    outcome = play(scene(window(10_000.0), errands, callers=callers), _SlowRoute, 5000.0)
     assert outcome.done == 600
     assert outcome.seconds < 40
     assert outcome.refusals <= 60

@@ -42,7 +42,7 @@ def crowded(case: Case) -> Case:
         assert isinstance(inner, Server)
         return Crowded(inner, 0.2, random.Random(5))
 
-    return evolve(case, server=build, costs=ONE[:2900])
+    return evolve(case, server=build, errands=ONE[:2900])
 
 
 def mixed(case: Case) -> Case:
@@ -52,7 +52,7 @@ def mixed(case: Case) -> Case:
     if case.name.startswith("GCRA"):
         # A request that is more expensive than the burst would never pass.
         build = lambda: Gcra(LIMIT, WINDOW, size=300.0)  # noqa: E731
-    return evolve(case, server=build, costs=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
+    return evolve(case, server=build, errands=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
 
 
 def random_case(seed: int) -> Case:
@@ -167,7 +167,7 @@ def _random(quick: bool) -> list[Row]:
         lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
         refusals.append(run.refusals)
         in_stops += run.in_stops
-        hung += run.gave_up
+        hung += run.hung
     lost.sort()
     high = lost[int(0.99 * len(lost))]
     return [
@@ -192,7 +192,7 @@ def _weighted(quick: bool) -> list[Row]:
     good = [cell.goodput for cell in mix]
     late = []
     for cell in mix:
-        due = {number: when for when, number in cell.known.passed}
+        due = cell.known.finished
         late.append(max(when - due[number] for when, number in cell.run.passed) / WINDOW)
     return [
         # A request of a tenth of the limit that leaves just after the turn of a sliding counter, not just
@@ -255,7 +255,7 @@ def strategies(quick: bool) -> str:
             f"| {name} | {middle:.2f} / {least:.2f} % "
             f"| {median(refusals):,.0f} / {max(refusals):,} "
             f"| {sum(cell.run.in_stops for cell in found):,} "
-            f"| {sum(cell.run.gave_up or cell.run.blocks > 0 for cell in found)} |"
+            f"| {sum(cell.run.hung or cell.run.blocks > 0 for cell in found)} |"
         )
     return "\n".join(lines)
 

@@ -7,6 +7,7 @@ the server would admit a request if none arrived before it; only the all-knowing
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from math import ceil, floor, inf
 
 from attrs import define, field, frozen
@@ -31,11 +32,12 @@ EPSILON = 1e-9
 
 @frozen
 class Response:
-    """Response of a server: status, limit headers, and whether it was a block."""
+    """Response of a server: status, limit headers, whether it was a block, and fields to be read."""
 
     status: int
-    info: RateLimitInfo
+    info: RateLimitInfo = field(factory=RateLimitInfo)
     blocked: bool = False
+    fields: Mapping[str, str] | None = None
 
 
 @define(eq=False)

@@ -9,12 +9,12 @@ from attrs import evolve
 
 from tests.limits.outside import promised_scene
 from tests.limits.replays import check_forecasts
-from tests.limits.wild import Scene, run
+from tests.limits.runs import Case, gate
 
 pytestmark = pytest.mark.proof
 
 
-def mixed_scene(seed: int, *, hidden: bool) -> Scene:
+def mixed_scene(seed: int, *, hidden: bool) -> Case:
     """Return a job of calls with `max_wait` and random priorities."""
     scene, rng = promised_scene(seed, hidden=hidden), random.Random(seed)
     ranks = rng.choice([(0, 1), (0, 1), (0, 1, 2)])
@@ -34,7 +34,7 @@ def test_forecasts_are_right_for_calls_of_several_priorities() -> None:
         assert (found.wrong, found.again, found.late, found.soon) == (0, 0, 0, 0), seed
 
 
-def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
+def priced_scene(seed: int, share: float | None, *, documented: bool) -> Case:
     """Return a job whose requests cost 1 or 8: a share of them, or all of the lowest priority, cost 8."""
     scene, rng = mixed_scene(seed, hidden=False), random.Random(seed + 1)
     errands = []
@@ -63,6 +63,6 @@ def test_no_call_leaves_later_than_it_may_wait(
 
     At least those are answered that were in time when others left too late.
     """
-    outcome = run(priced_scene(seed, share, documented=documented), 1e5)
+    outcome = gate(priced_scene(seed, share, documented=documented), limit=1e5)
     assert (outcome.overdue, outcome.hung) == (0, False)
     assert outcome.done >= in_time

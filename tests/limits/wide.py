@@ -18,11 +18,12 @@ from chainapi import Limit
 from tests.limits import runs
 from tests.limits.changing import Open
 from tests.limits.rows import Row, row, spread
-from tests.limits.runs import Case, Run
+from tests.limits.runs import Case
 from tests.limits.seam import PolicyField, RateLimitInfo
 from tests.limits.servers import Bucket, FromFirst, Server, SlidingLog, Stacked
 from tests.limits.wide_plans import PLANS
 from tests.limits.wide_random import RANDOM
+from tests.limits.wild import Errand
 
 __all__ = ["WIDE"]
 
@@ -30,10 +31,6 @@ DAY = 86_400.0
 TIMEOUT = 30.0  # seconds: the default of a session
 LONG = 1e5  # seconds after which a run is given up
 OPENED = 70.0  # seconds after which a window of a minute is over
-
-
-def _goodput(case: Case, run: Run) -> float:
-    return 100.0 * min(1.0, runs.quickest(case).seconds / run.seconds)
 
 
 # --- buckets that refill within a round trip ----------------------------------------------------
@@ -60,7 +57,7 @@ def _buckets(quick: bool) -> list[Row]:
         size = max(2.0, ceil(share * rate * trip))
         case = bucket_case(rate, size, trip, int(60.0 * rate + size), in_flight=500)
         run = runs.gate(case, limit=LONG)
-        good.append(_goodput(case, run))
+        good.append(run.goodput())
         refusals.append(run.refusals)
     fast = runs.gate(bucket_case(50.0, 50.0, 0.5, 500), limit=LONG)
     faster = runs.gate(bucket_case(200.0, 100.0, 1.0, 6600, in_flight=256), limit=LONG)
@@ -87,16 +84,15 @@ def routes_case(routes: int, *, documented: bool, slow: int | None = None) -> Ca
     """Return 1,974 requests, 21 of each of 94 routes, with a million units left."""
     rng = random.Random(routes)
     prices = [rng.choice(PRICES) for _ in range(routes)]
-    places = [number % routes for number in range(1974)]
-    costs = [prices[place] for place in places]
+    errands = [
+        Errand(f"/{place}", price, price if documented else None) for place, price in enumerate(prices)
+    ]
     return Case(
         f"{routes} routes",
         lambda: FromFirst(1e6, 60.0),
-        costs,
+        [errands[number % routes] for number in range(1974)],
         64,
         trip=0.2,
-        routes=[f"/{place}" for place in places],
-        priors=costs if documented else [None] * len(costs),
         slow={} if slow is None else {slow: 60.0},
     )
 
@@ -124,20 +120,12 @@ def _weighted_routes(quick: bool) -> list[Row]:
     for seed, kind, limit in product(range(1 if quick else 5), kinds, (1000.0, 5000.0, 20_000.0)):
         rng = random.Random(seed)
         prices = [float(rng.randint(1, 100)) for _ in range(rng.choice([5, 20, 100]))]
-        places = rng.choices(range(len(prices)), k=600)
-        case = Case(
-            f"seed {seed}",
-            partial(kind, limit, 60.0),
-            [prices[place] for place in places],
-            rng.choice([16, 64, 256]),
-            routes=[f"/{place}" for place in places],
-            priors=[None] * len(places),
-            seed=seed,
-        )
+        errands = [Errand(f"/{place}", prices[place]) for place in rng.choices(range(len(prices)), k=600)]
+        case = Case(f"{seed}", partial(kind, limit, 60.0), errands, rng.choice([16, 64, 256]), seed=seed)
         run = runs.gate(case, limit=LONG)
         found.append(run.refusals)
-        if (known := runs.quickest(case).seconds) >= 60.0:
-            good.append(100.0 * min(1.0, known / run.seconds))
+        if runs.quickest(case).seconds >= 60.0:
+            good.append(run.goodput())
     return [
         row("5 to 100 routes of unknown prices from 1 to 100: 429s a job", "<= 3", max(found)),
         row("... goodput, median / worst", ">= 97 / 90 %", spread(good)),
@@ -172,7 +160,7 @@ def _hung_cases() -> Iterator[tuple[Case, int]]:
     yield evolve(start, hangs=hung_once(0.0)), 0
     yield evolve(start, server=Open, hangs=hung_once(0.0)), 0
     begins = [0.0] * 1000 + [late] * 901
-    paused = evolve(start, costs=[1.0] * 1901, concurrency=1901, begins=begins, hangs=hung_once(late))
+    paused = evolve(start, errands=[1.0] * 1901, concurrency=1901, begins=begins, hangs=hung_once(late))
     yield evolve(paused, name="after a window"), 1000
     yield evolve(paused, server=lambda: SlidingLog(1000.0, 60.0), name="after a log"), 1000
     yield evolve(paused, server=lambda: Bucket(1000.0, 60.0), name="after a drained bucket"), 1000
@@ -192,7 +180,7 @@ def _hung(_quick: bool) -> list[Row]:
         )
         waits.append(hung - calm)
     impatient = next(_hung_cases())[0]
-    impatient = evolve(impatient, costs=[1.0] * 500, concurrency=500, max_wait=10.0)
+    impatient = evolve(impatient, errands=[1.0] * 500, concurrency=500, max_wait=10.0)
     failed = max(
         runs.gate(evolve(impatient, server=server), limit=LONG).failed for server in (impatient.server, Open)
     )
@@ -248,11 +236,9 @@ def late_case(callers: int, limits: tuple[Limit, ...] = ()) -> Case:
     return Case(
         "late headers",
         lambda: FromFirst(100.0, 60.0),
-        [1.0] * 1000,
+        [Errand()] * 1000,
         callers,
         limits=limits,
-        routes=["/a"] * 1000,
-        priors=[None] * 1000,
         late=True,
     )
 
@@ -267,8 +253,9 @@ def _late(_quick: bool) -> list[Row]:
         def both() -> Server:
             return Stacked(100.0, 60.0, first=FromFirst(100.0, 60.0), second=SlidingLog(80.0, 60.0))
 
-        good.append(_goodput(evolve(case, server=both) if limits else case, run))
-        prices.append(run.prices["/a"] or 1.0)
+        good.append((evolve(run, case=evolve(case, server=both)) if limits else run).goodput())
+        assert run.gate is not None
+        prices.append(run.gate.price("/a", None) or 1.0)
         refusals.append(run.refusals)
     return [
         row("headers written when an answer leaves: goodput", ">= 95 %", spread(good)),

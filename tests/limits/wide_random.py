@@ -15,6 +15,7 @@ from tests.limits.processes import over_processes
 from tests.limits.rows import Row, row
 from tests.limits.runs import Case
 from tests.limits.servers import Bucket, Penal, Server, Stacked
+from tests.limits.wild import Errand
 
 __all__ = ["RANDOM", "Loss", "measure_case", "wide_case"]
 
@@ -86,14 +87,12 @@ def wide_case(seed: int) -> Case:
     case = Case(
         f"wide {seed}",
         server,
-        [costs[place] for place in places],
+        [Errand(f"/{place}", costs[place], priors[place]) for place in places],
         rng.choice([1, 4, 16, 64, 256]),
         tail=rng.random() < 0.5,
         seed=seed,
         start=rng.uniform(0.0, 1e6),
         trip=10.0 ** rng.uniform(-1.7, 0.0),
-        routes=[f"/{place}" for place in places],
-        priors=[priors[place] for place in places],
         slow=slow,
         late=rng.random() < 0.2,
     )
@@ -109,7 +108,7 @@ def measure_case(seed: int) -> Loss:
     windows = 1 + floor(known / window)
     more = run.seconds - known - ROUNDING - TRIPS * (case.trip or 0.0) * windows
     lost = 100.0 * max(0.0, more) / max(known, window)
-    return Loss(seed, lost, run.refusals, run.in_stops, run.gave_up)
+    return Loss(seed, lost, run.refusals, run.in_stops, run.hung)
 
 
 def _random(quick: bool) -> list[Row]:
