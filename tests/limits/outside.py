@@ -17,7 +17,7 @@ from tests.limits.runs import Case, Run, gate, quickest
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked
 from tests.limits.wild import Errand, Front
 
-__all__ = ["OUTSIDE", "inner_scene", "many", "promised_scene", "random_scene", "scene"]
+__all__ = ["FORMS", "OUTSIDE", "inner_scene", "many", "promised_scene", "random_scene", "scene"]
 
 KINDS: tuple[Callable[[float, float], Server], ...] = (FromFirst, Clocked, SlidingLog, Bucket)
 FORMS = ("d6", "d7", "d8", "x")

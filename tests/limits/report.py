@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -12,15 +11,13 @@ from statistics import median
 from attrs import evolve
 
 from chainapi import Limit
-from chainapi.testing import run as in_virtual_time
 from tests.limits import runs
 from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells, server_kinds
 from tests.limits.changing import Crowded
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, row, spread
-from tests.limits.runs import Case
-from tests.limits.seam import Ask, Gate
-from tests.limits.servers import FromFirst, Gcra, Server
+from tests.limits.runs import Case, Run
+from tests.limits.servers import Gcra, Server
 from tests.limits.wide import WIDE
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
@@ -72,43 +69,12 @@ def random_case(seed: int) -> Case:
     )
 
 
-def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
-    """Let many wait and a third of them be cancelled at any time.
-
-    Return how many of the others never passed, how many overtook, and the gate's count in flight.
-    """
+def crowd(seed: int, waiters: int = 10_000) -> Run:
+    """Let many wait and a third of them be cancelled at any time."""
     rng = random.Random(seed)
-    server = FromFirst(LIMIT, WINDOW)
-    passed: list[int] = []
-
-    async def call(gate: Gate, number: int) -> None:
-        permit = await gate.acquire(Ask("/"))
-        try:
-            passed.append(number)
-            await asyncio.sleep(0.025)
-            response = server.answer(asyncio.get_running_loop().time(), 1.0)
-            await asyncio.sleep(0.025)
-            permit.answered(response.status, response.info)
-        finally:
-            permit.lost()
-
-    async def measured() -> tuple[int, int, int]:
-        loop = asyncio.get_running_loop()
-        gate = Gate(max_in_flight=64, random=rng.random)
-        tasks = [loop.create_task(call(gate, number)) for number in range(waiters)]
-        doomed = rng.sample(range(waiters), waiters // 3)
-        for number in doomed:
-            loop.call_later(rng.uniform(0.0, 500.0), tasks[number].cancel)
-        await asyncio.wait(tasks, timeout=1e5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        stuck = len(set(range(waiters)) - set(doomed) - set(passed))
-        overtook = sum(one > two for one, two in pairwise(passed))
-        rest = gate.snapshot()
-        return stuck, overtook, rest.waiting + rest.in_flight
-
-    return in_virtual_time(measured())
+    leaves = {number: rng.uniform(0.0, 500.0) for number in rng.sample(range(waiters), waiters // 3)}
+    case = Case("", KINDS["window from the first request"], ONE[:1] * waiters, waiters, in_flight=64)
+    return runs.gate(evolve(case, leaves=leaves, seed=seed), limit=1e5)
 
 
 def _with_headers(quick: bool) -> list[Row]:
@@ -203,9 +169,11 @@ def _weighted(quick: bool) -> list[Row]:
 
 
 def _waiters(_quick: bool) -> list[Row]:
-    stuck, overtook, rest = crowd(1)
+    run = crowd(1)
+    stuck = len(run.begun.keys() - run.finished.keys() - run.case.leaves.keys())
+    overtook = sum(one > two for (_, one), (_, two) in pairwise(run.passed))
     what = "10,000 waiters, random cancellations: lost or stuck, out of order"
-    return [row(what, "0, 0", stuck + rest, overtook)]
+    return [row(what, "0, 0", stuck + run.rest, overtook)]
 
 
 TARGETS: dict[str, Callable[[bool], list[Row]]] = {

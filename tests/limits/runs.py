@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from math import inf, log
@@ -56,6 +57,7 @@ class Case:
         front: writes the fields of the answers.
         used: units that others used before.
         spread: seconds over which the callers begin.
+        leaves: seconds after which some requests are cancelled, if they are not done by then.
 
     """
 
@@ -79,6 +81,7 @@ class Case:
     front: Front | None = None
     used: float = 0.0
     spread: float = 0.0
+    leaves: Mapping[int, float] = field(factory=dict[int, float])
 
     def trips(self) -> list[float]:
         """Return the round trip of each request: all alike, or lognormal with a `tail`."""
@@ -108,6 +111,7 @@ class Run:
         failed: requests that raised an error because of `max_wait`.
         given_up: requests whose route refused them again and again.
         overdue: requests that left later than `max_wait` allows.
+        rest: requests that wait or are in flight at the end.
         refused: times of the refusals, those of closed routes apart.
         attempts: begin of the last attempt of each request, and its number.
         turned_away: when a `QuotaWaitError` ended a request, and its `retry_after`.
@@ -121,6 +125,7 @@ class Run:
     failed: int = 0
     given_up: int = 0
     overdue: int = 0
+    rest: int = 0
     hung: bool = False
     gate: Gate | None = None
     sent: list[tuple[float, int]] = field(factory=list[tuple[float, int]])
@@ -315,10 +320,11 @@ class Client:
         try:
             async with asyncio.timeout(case.timeout):
                 answer = await self.exchange(number, errand)
+            verdict = permit.answered(answer.status, answer.info)
         except TimeoutError:
-            permit.lost()
             return False
-        verdict = permit.answered(answer.status, answer.info)
+        finally:
+            permit.lost()
         if case.front and verdict in (Verdict.ROUTE, Verdict.TOO_EXPENSIVE) and tries + 1 >= PATIENT:
             raise _GaveUpError
         if answer.status == 503:
@@ -351,10 +357,15 @@ class Client:
         async def work(place: int) -> None:
             await asyncio.sleep(case.spread * place / case.concurrency)
             for number, errand in todo:
-                await self.run(number, errand)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(case.leaves.get(number)):
+                        await self.run(number, errand)
 
         run.hung = await finish(map(work, range(min(case.concurrency, len(case.errands)))), limit)
         run.seconds = self.loop.time() - case.start if run.hung else run.end()
+        if run.gate is not None:
+            rest = run.gate.snapshot()
+            run.rest = rest.waiting + rest.in_flight
 
 
 def play(case: Case, client: Callable[[Case], Client], limit: float) -> Run:
