@@ -18,7 +18,7 @@ from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, row, spread
 from tests.limits.runs import Case, Run
 from tests.limits.servers import Gcra, Server
-from tests.limits.wide import WIDE
+from tests.limits.wide import WIDE, loss, stopped
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
 
@@ -122,23 +122,13 @@ def _hidden(quick: bool) -> list[Row]:
 
 
 def _random(quick: bool) -> list[Row]:
-    # Headers give whole seconds, rounded up, so the first wait is up to one longer than it need be.
-    rounding = 1.0
-    lost, refusals, in_stops, hung = [], [], 0, 0
-    for seed in range(75, 90) if quick else range(2000):  # 85 tests a drip against a log
-        case = random_case(seed)
-        known = runs.knowing(case)
-        run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
-        window = case.server().answer(case.start, 1.0).info.policies[0].window or WINDOW
-        lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
-        refusals.append(run.refusals)
-        in_stops += run.in_stops
-        hung += run.hung
-    lost.sort()
-    high = lost[int(0.99 * len(lost))]
+    cases = map(random_case, range(75, 90) if quick else range(2000))  # 85 tests a drip against a log
+    found = [loss(case, runs.knowing(case).seconds) for case in cases]
+    high = sorted(one.lost for one in found)[int(0.99 * len(found))]
+    most = max(one.refusals for one in found)
     return [
-        row(f"{len(lost)} random servers: lost budget, p99", "<= 0.5 %", high),
-        row("... 429s a job, sent in stops, hangs", "<= 5, 0, 0", max(refusals), in_stops, hung),
+        row(f"{len(found)} random servers: lost budget, p99", "<= 0.5 %", high),
+        stopped("... 429s a job, sent in stops, hangs", "<= 5, 0, 0", found, most),
     ]
 
 
