@@ -161,7 +161,7 @@ def _weighted(quick: bool) -> list[Row]:
 def _waiters(_quick: bool) -> list[Row]:
     run = crowd(1)
     stuck = len(run.begun.keys() - run.finished.keys() - run.case.leaves.keys())
-    overtook = sum(one > two for (_, one), (_, two) in pairwise(run.passed))
+    overtook = sum(one > two for (_, one), (_, two) in pairwise(run.sent))
     what = "10,000 waiters, random cancellations: lost or stuck, out of order"
     return [row(what, "0, 0", stuck + run.rest, overtook)]
 
