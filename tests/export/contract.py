@@ -39,10 +39,12 @@ from tests.ledger import ADDRESS, Ledger, Row, block, transfer
 from tests.sessions import reaching
 
 __all__ = [
+    "BLOCKS",
     "DATABASES",
     "FORMATS",
     "STORIES",
     "TARGETS",
+    "TRANSFERS",
     "Place",
     "Story",
     "Target",
@@ -203,18 +205,24 @@ class Story:
             self.change(ledger)
         return ledger
 
-    def rows(self, ledger: Ledger) -> Counter[tuple[str, ...]]:
+    def rows(self, ledger: Ledger, *earlier: Ledger) -> Counter[tuple[str, ...]]:
         """Count the valid rows of the lists; those that are or were invalid are there once, too."""
-        found, invalid = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
-        for one in {id(ledger): ledger, 0: self.ledger()}.values():
-            for serial in {*range(len(one.numbers))} - one.gone:
-                row = {**one.make(one.numbers[serial], serial), **one.changed.get(serial, {})}
-                told = self.told({camel(name): value for name, value in row.items()})
-                if row.get("gasUsed") == "":
-                    invalid |= {("invalid", label, *told) for label in self.labels}
-                elif one is ledger:
-                    found.update((label, *told) for label in self.labels)
-        return found + Counter(invalid)
+        valid, invalid = self.split(ledger)
+        for one in (self.ledger(), *earlier):
+            invalid |= self.split(one)[1]
+        return valid + Counter(invalid)
+
+    def split(self, ledger: Ledger) -> tuple[Counter[tuple[str, ...]], set[tuple[str, ...]]]:
+        """Return the valid and the invalid rows of the lists of now."""
+        valid, invalid = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
+        for serial in {*range(len(ledger.numbers))} - ledger.gone:
+            row = {**ledger.make(ledger.numbers[serial], serial), **ledger.changed.get(serial, {})}
+            told = self.told({camel(name): value for name, value in row.items()})
+            if row.get("gasUsed") == "":
+                invalid |= {("invalid", label, *told) for label in self.labels}
+            else:
+                valid.update((label, *told) for label in self.labels)
+        return valid, invalid
 
     @property
     def labels(self) -> list[str]:
@@ -348,10 +356,15 @@ class Place:
         return sorted(found.rglob("part-*")) if self.target.folder else [found] if found.exists() else []
 
     def listed(self) -> list[Path]:
-        """Return the files with rows that the export names."""
-        here = self.local()
-        named = [str(one.path).removeprefix(f"{self.out_folder}/") for one in files(self.out)]
-        return sorted(here / name for name in named)
+        """Return the files with rows that the export names, with what it says of those of a folder."""
+        here, named = self.local(), dict[Path, Any]()
+        for one in files(self.out):
+            named[here / str(one.path).removeprefix(f"{self.out_folder}/")] = one
+        for path, one in named.items() if self.target.folder else ():
+            rows = read(path, self.target.format)
+            assert (one.rows, one.size) == (len(rows), path.stat().st_size)
+            assert one.newest.keys() >= {row["source"] for row in rows if "source" in row}
+        return sorted(named)
 
     def rows(self, story: Story, files: Iterable[Path] | None = None) -> Counter[tuple[str, ...]]:
         """Count the rows that other programs find, and the invalid ones."""
@@ -382,9 +395,9 @@ class Place:
                     found = []
             yield from ((source, json.loads(row)) for source, row in found)
 
-    def check(self, story: Story, ledger: Ledger) -> None:
+    def check(self, story: Story, ledger: Ledger, *earlier: Ledger) -> None:
         """Compare the target with the list, and look for what a stopped run has left behind."""
-        expected, found = story.rows(ledger), self.rows(story)
+        expected, found = story.rows(ledger, *earlier), self.rows(story)
         assert found == expected, (found - expected, expected - found)
         assert self.listed() == self.files()
         left = [path.name for folder in (self.folder, self.local()) for path in folder.rglob("*")]

@@ -13,8 +13,7 @@ import pytest
 
 from chainapi.export import export
 from chainapi.simulator import Simulator
-from tests.export.growing import blocks_of, numbers_in
-from tests.export.windows import transfers
+from tests.export.growing import blocks_of, numbers_in, transfers
 from tests.ledger import Ledger
 from tests.sessions import reaching, simulated
 
