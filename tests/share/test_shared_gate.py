@@ -12,15 +12,11 @@ from chainapi._limits.gate import Ask, Member
 from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
+from tests.client.services import time
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.responses import end, headers
 
 pytestmark = pytest.mark.rule
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 class Process:
