@@ -150,10 +150,7 @@ async def test_permits_of_a_hung_process_end_after_its_timeout() -> None:
     assert host.gate.snapshot().in_flight == 1
     await asyncio.sleep(10.0)
     assert host.gate.snapshot().in_flight == 0
-    assert await peer.after(response(0, 429)) == [
-        Verdict(0, verdicts.Verdict.QUOTA),
-        Stopped(about_30),
-    ]
+    assert await peer.after(response(0, 429)) == [Verdict(0, verdicts.Verdict.QUOTA), Stopped(about_30)]
     assert other.received[-1] == Stopped(about_30)
 
 

@@ -205,6 +205,7 @@ async def test_without_a_host_a_session_sends_by_its_last_share(caplog: pytest.L
     await asyncio.gather(*calls)
     assert (sim.stats.answered[429] <= 1, sim.stats.sent_while_stopped) == (True, 0)
     own = [one.message for one in caplog.records if one.name == "chainapi.share"]
+    assert {one.levelname for one in caplog.records if "unavailable" in one.message} == {"WARNING"}
     assert [("unavailable" in text, "available again" in text) for text in own].count((True, False)) == 3
     assert [("unavailable" in text, "available again" in text) for text in own].count((False, True)) >= 1
     for session in sessions:
