@@ -34,13 +34,7 @@ async def estimates(path: Path, **options: Any) -> list[tuple[float, float | Non
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"start_block": 999},
-        {"start_block": 999, "ranges": 4},
-    ],
-)
+@pytest.mark.parametrize("options", [{"start_block": 999}, {"start_block": 999, "ranges": 4}])
 async def test_the_time_left_within_a_source(options: dict[str, Any], tmp_path: Path) -> None:
     """The time left of one source is known from its first pages on, whole or in ranges."""
     found = await estimates(tmp_path / "t.jsonl", **options)

@@ -69,8 +69,7 @@ TOGETHER: dict[str, RateLimitInfo] = {
     ),
     # each named limit with a value is there, with None for a missing one
     'ratelimit: "minute";r=5, "day";t=3600;x="y", "week"': RateLimitInfo(
-        remaining=5,
-        service_limits=(ServiceLimit("minute", 5), ServiceLimit("day", None, 3600)),
+        remaining=5, service_limits=(ServiceLimit("minute", 5), ServiceLimit("day", None, 3600))
     ),
     # the stricter of the combined and the separate fields counts
     "ratelimit: limit=70, remaining=20, reset=4 | ratelimit-limit: 50"
@@ -110,10 +109,7 @@ LIMITS: list[tuple[float, list[PolicyField], list[str]]] = [
     (80, [PolicyField(80, 30)], ["80, 80;w=30", "80;w=30"]),
     (
         *(80, [PolicyField(80, 30), PolicyField(900, 7200)]),
-        [
-            "80, 80;w=30, 900;w=7200",
-            '80, 80;w=30;burst=9;comment="fixed, with a \\"comma\\"";x, 900;w=7200',
-        ],
+        ["80, 80;w=30, 900;w=7200", '80, 80;w=30;burst=9;comment="fixed, with a \\"comma\\"";x, 900;w=7200'],
     ),
     (8, [PolicyField(80, 30)], ["8,80;w=30"]),
     (80, [], ["80;comment=fixed", " 80 "]),
@@ -321,7 +317,7 @@ WAITS: dict[float, list[str]] = {
     50.0: ["Sun, 15 Jun 2025 15:07:00 GMT, 50"],
     1327999.0: ["Mon, 30 Jun 2025 23:59:59 GMT"],
     1328000.0: [
-        *("Tue Jul  1 00:00:00 2025", "Tuesday, 01-Jul-25 00:00:00 GMT", "Tue, 1 Jul 2025 00:00:00 GMT"),
+        *("Tue Jul  1 00:00:00 2025", "Tuesday, 01-Jul-25 00:00:00 GMT", "Tue, 1 Jul 2025 00:00:00 GMT")
     ],
     1750000030.0: ["1750000030"],
     86400000000.0: ["86400000000"],

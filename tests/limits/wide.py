@@ -23,16 +23,7 @@ from tests.limits.processes import over_processes
 from tests.limits.rows import Row, row, spread
 from tests.limits.runs import Case, Run
 from tests.limits.seam import PolicyField, RateLimitInfo
-from tests.limits.servers import (
-    Bucket,
-    Clocked,
-    Counters,
-    FromFirst,
-    Penal,
-    Server,
-    SlidingLog,
-    Stacked,
-)
+from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Penal, Server, SlidingLog, Stacked
 from tests.limits.wild import Errand
 
 __all__ = ["WIDE", "Loss", "loss", "measure_case", "stopped", "wide_case"]
@@ -243,12 +234,7 @@ def _outages(_quick: bool) -> list[Row]:
 def late_case(callers: int, limits: tuple[Limit, ...] = ()) -> Case:
     """Return a job for a service whose answers show what remains when they leave."""
     return Case(
-        "late headers",
-        lambda: FromFirst(100.0, 60.0),
-        [Errand()] * 1000,
-        callers,
-        limits=limits,
-        late=True,
+        "late headers", lambda: FromFirst(100.0, 60.0), [Errand()] * 1000, callers, limits=limits, late=True
     )
 
 
