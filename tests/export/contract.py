@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -480,31 +480,36 @@ async def full_disks(
     target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
 ) -> int:
     """Let the disk be full from a step on, then make room; return the number of full disks."""
-    place, full = Place.of(target, folder / "counted", objects), 0
+    place = Place.of(target, folder / "counted", objects)
     disk = FullDisk(objects=place.objects)
     async with reaching(story.ledger()) as session:
         with disk:
             await place.export(session, story)
-    for at in sample(range(1, disk.steps + 1), most):
-        place = Place.of(target, folder / f"{at}", objects)
-        ledger = story.ledger()
-        async with reaching(ledger) as session:
-            with FullDisk(at, objects=place.objects):
-                full += await no_room(place.export(session, story))
-            await place.export(session, story)
-            place.check(story, ledger)
-    return full
+    disks = (FullDisk(at, objects=place.objects) for at in sample(range(1, disk.steps + 1), most))
+    return await _made_room(target, story, folder, objects, disks)
 
 
 async def small_disks(
     target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
 ) -> int:
     """Let no file grow beyond a size, then make room; return the number of full disks."""
+    sizes = sample([0, 500, 2_000, 6_000, 20_000, 60_000, 250_000], most)
+    return await _made_room(target, story, folder, objects, map(files_of_at_most, sizes))
+
+
+async def _made_room(
+    target: Target,
+    story: Story,
+    folder: Path,
+    objects: type[Bucket],
+    disks: Iterable[AbstractContextManager[Any]],
+) -> int:
+    """Export to each of these disks, which may get full, and again without it; return how many were full."""
     full = 0
-    for size in sample([0, 500, 2_000, 6_000, 20_000, 60_000, 250_000], most):
-        place, ledger = Place.of(target, folder / f"{size}", objects), story.ledger()
+    for number, disk in enumerate(disks):
+        place, ledger = Place.of(target, folder / f"{number}", objects), story.ledger()
         async with reaching(ledger) as session:
-            with files_of_at_most(size):
+            with disk:
                 full += await no_room(place.export(session, story))
             await place.export(session, story)
         place.check(story, ledger)

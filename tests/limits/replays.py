@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from math import inf
+from operator import add
 
-from attrs import define
+from attrs import astuple, define
 
 from chainapi.errors import QuotaWaitError
 from tests.limits.runs import OVERDUE, Case, Client, Run, gate, play
@@ -38,14 +39,7 @@ class CheckedForecasts:
 
     def __add__(self, other: CheckedForecasts) -> CheckedForecasts:
         """Return both together."""
-        return CheckedForecasts(
-            self.refused + other.refused,
-            self.checked + other.checked,
-            self.wrong + other.wrong,
-            self.again + other.again,
-            self.late + other.late,
-            self.soon + other.soon,
-        )
+        return CheckedForecasts(*map(add, astuple(self), astuple(other)))
 
     def share(self) -> tuple[float, float]:
         """Return the shares of wrong refusals and of wrong times, in per cent."""
