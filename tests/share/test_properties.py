@@ -107,6 +107,10 @@ GRANTED_BEFORE_A_STOP: list[Step] = [
     ("b", 1, 0.0, "answer"),
     ("b", 1, 0.0, "answer"),
 ]
+# A request that pays a ceiling waits in a stop.
+PAYING: list[Step] = [*[("a", 0, 0.0, "answer")] * 2, ("a", 1, 0.0, "refuse"), ("c", 1, 0.0, "answer")]
+# The gate learns a price of 50 units for the requests of "d".
+DEAR: list[Step] = [("a", 0, 0.0, "answer"), ("b", 0, 0.0, "refuse"), *[("d", 0, 0.0, "answer")] * 2]
 # Requests of a session that pays a ceiling are cancelled while others wait behind them.
 CANCELLED: list[list[Step]] = [
     [("a", 0, 0.0, "answer"), ("c", 0, 0.0, "cancel"), ("c", 0, 0.0, "answer"), ("c", 0, 0.0, "answer")],
@@ -178,6 +182,8 @@ class Play:
 @settings(max_examples=25)
 @given(steps=STEPS)
 @example(steps=GRANTED_BEFORE_A_STOP)
+@example(steps=PAYING)
+@example(steps=DEAR)
 @example(steps=CANCELLED[0])
 @example(steps=CANCELLED[1])
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
