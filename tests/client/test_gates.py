@@ -86,15 +86,6 @@ async def test_sessions_on_one_key_meet_no_more_refusals_than_one(number: int, s
     assert time() < 301.5
 
 
-async def test_transports_to_the_network_share_a_gate() -> None:
-    """Sessions share a gate whatever AiohttpTransport they use; a transport of another kind has its own."""
-    async with AiohttpTransport(max_body=2**20) as roomy:
-        given: dict[str, Any] = {"data_base_url": "https://data.test", "api_key": "k"}
-        sessions = [Session(**given, transport=one) for one in (None, roomy, AiohttpTransport(), Answering())]
-        first, second, third, other = map(gate, sessions)
-    assert first is second is third is not other
-
-
 async def test_isolated_session_has_gates_of_its_own() -> None:
     """Sessions with isolated=True share no state, and meet more refusals than one."""
     sim = limited(seed=2)
@@ -143,7 +134,7 @@ async def test_quota_is_what_all_sessions_used() -> None:
 
 @pytest.mark.rule
 async def test_who_shares_a_gate() -> None:
-    """Scheme, host, port, key and given transport decide; path and letter case do not."""
+    """Scheme, host, port, key and given transport decide; path, letter case and kind of network do not."""
     one, other = service(), service()
     first = opened(one)
     same = [
@@ -161,7 +152,9 @@ async def test_who_shares_a_gate() -> None:
     ]
     assert {gate(session) for session in same} == {gate(first)}
     assert len({gate(first), *map(gate, apart)}) == 7
-    assert gate(opened(None)) is gate(apart[1])
+    async with AiohttpTransport(max_body=2**20) as roomy:
+        network = {gate(opened(each)) for each in (None, roomy, AiohttpTransport())}
+    assert network == {gate(apart[1])}
     keyless = Session(metrics_base_url=HOST, transport=one)
     assert keyless.quota
     assert keyless.connection.service("metrics").gate is not gate(first)

@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -39,10 +39,12 @@ from tests.ledger import ADDRESS, Ledger, Row, block, transfer
 from tests.sessions import reaching
 
 __all__ = [
+    "BLOCKS",
     "DATABASES",
     "FORMATS",
     "STORIES",
     "TARGETS",
+    "TRANSFERS",
     "Place",
     "Story",
     "Target",
@@ -203,18 +205,24 @@ class Story:
             self.change(ledger)
         return ledger
 
-    def rows(self, ledger: Ledger) -> Counter[tuple[str, ...]]:
+    def rows(self, ledger: Ledger, *earlier: Ledger) -> Counter[tuple[str, ...]]:
         """Count the valid rows of the lists; those that are or were invalid are there once, too."""
-        found, invalid = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
-        for one in {id(ledger): ledger, 0: self.ledger()}.values():
-            for serial in {*range(len(one.numbers))} - one.gone:
-                row = {**one.make(one.numbers[serial], serial), **one.changed.get(serial, {})}
-                told = self.told({camel(name): value for name, value in row.items()})
-                if row.get("gasUsed") == "":
-                    invalid |= {("invalid", label, *told) for label in self.labels}
-                elif one is ledger:
-                    found.update((label, *told) for label in self.labels)
-        return found + Counter(invalid)
+        valid, invalid = self.split(ledger)
+        for one in (self.ledger(), *earlier):
+            invalid |= self.split(one)[1]
+        return valid + Counter(invalid)
+
+    def split(self, ledger: Ledger) -> tuple[Counter[tuple[str, ...]], set[tuple[str, ...]]]:
+        """Return the valid and the invalid rows of the lists of now."""
+        valid, invalid = Counter[tuple[str, ...]](), set[tuple[str, ...]]()
+        for serial in {*range(len(ledger.numbers))} - ledger.gone:
+            row = {**ledger.make(ledger.numbers[serial], serial), **ledger.changed.get(serial, {})}
+            told = self.told({camel(name): value for name, value in row.items()})
+            if row.get("gasUsed") == "":
+                invalid |= {("invalid", label, *told) for label in self.labels}
+            else:
+                valid.update((label, *told) for label in self.labels)
+        return valid, invalid
 
     @property
     def labels(self) -> list[str]:
@@ -348,10 +356,15 @@ class Place:
         return sorted(found.rglob("part-*")) if self.target.folder else [found] if found.exists() else []
 
     def listed(self) -> list[Path]:
-        """Return the files with rows that the export names."""
-        here = self.local()
-        named = [str(one.path).removeprefix(f"{self.out_folder}/") for one in files(self.out)]
-        return sorted(here / name for name in named)
+        """Return the files with rows that the export names, with what it says of those of a folder."""
+        here, named = self.local(), dict[Path, Any]()
+        for one in files(self.out):
+            named[here / str(one.path).removeprefix(f"{self.out_folder}/")] = one
+        for path, one in named.items() if self.target.folder else ():
+            rows = read(path, self.target.format)
+            assert (one.rows, one.size) == (len(rows), path.stat().st_size)
+            assert one.newest.keys() >= {row["source"] for row in rows if "source" in row}
+        return sorted(named)
 
     def rows(self, story: Story, files: Iterable[Path] | None = None) -> Counter[tuple[str, ...]]:
         """Count the rows that other programs find, and the invalid ones."""
@@ -382,9 +395,9 @@ class Place:
                     found = []
             yield from ((source, json.loads(row)) for source, row in found)
 
-    def check(self, story: Story, ledger: Ledger) -> None:
+    def check(self, story: Story, ledger: Ledger, *earlier: Ledger) -> None:
         """Compare the target with the list, and look for what a stopped run has left behind."""
-        expected, found = story.rows(ledger), self.rows(story)
+        expected, found = story.rows(ledger, *earlier), self.rows(story)
         assert found == expected, (found - expected, expected - found)
         assert self.listed() == self.files()
         left = [path.name for folder in (self.folder, self.local()) for path in folder.rglob("*")]
@@ -467,31 +480,36 @@ async def full_disks(
     target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
 ) -> int:
     """Let the disk be full from a step on, then make room; return the number of full disks."""
-    place, full = Place.of(target, folder / "counted", objects), 0
+    place = Place.of(target, folder / "counted", objects)
     disk = FullDisk(objects=place.objects)
     async with reaching(story.ledger()) as session:
         with disk:
             await place.export(session, story)
-    for at in sample(range(1, disk.steps + 1), most):
-        place = Place.of(target, folder / f"{at}", objects)
-        ledger = story.ledger()
-        async with reaching(ledger) as session:
-            with FullDisk(at, objects=place.objects):
-                full += await no_room(place.export(session, story))
-            await place.export(session, story)
-            place.check(story, ledger)
-    return full
+    disks = (FullDisk(at, objects=place.objects) for at in sample(range(1, disk.steps + 1), most))
+    return await _made_room(target, story, folder, objects, disks)
 
 
 async def small_disks(
     target: Target, story: Story, folder: Path, objects: type[Bucket], most: int = sys.maxsize
 ) -> int:
     """Let no file grow beyond a size, then make room; return the number of full disks."""
+    sizes = sample([0, 500, 2_000, 6_000, 20_000, 60_000, 250_000], most)
+    return await _made_room(target, story, folder, objects, map(files_of_at_most, sizes))
+
+
+async def _made_room(
+    target: Target,
+    story: Story,
+    folder: Path,
+    objects: type[Bucket],
+    disks: Iterable[AbstractContextManager[Any]],
+) -> int:
+    """Export to each of these disks, which may get full, and again without it; return how many were full."""
     full = 0
-    for size in sample([0, 500, 2_000, 6_000, 20_000, 60_000, 250_000], most):
-        place, ledger = Place.of(target, folder / f"{size}", objects), story.ledger()
+    for number, disk in enumerate(disks):
+        place, ledger = Place.of(target, folder / f"{number}", objects), story.ledger()
         async with reaching(ledger) as session:
-            with files_of_at_most(size):
+            with disk:
                 full += await no_room(place.export(session, story))
             await place.export(session, story)
         place.check(story, ledger)

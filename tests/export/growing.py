@@ -9,12 +9,25 @@ from typing import Any
 
 from attrs import define, field
 
+from chainapi import Session
 from chainapi.export import ExportResult, export
 from chainapi.simulator import Simulator
 from tests.export.contract import read
+from tests.ledger import ADDRESS
 from tests.sessions import simulated
 
-__all__ = ["CHAINS", "NEW", "ROWS", "Growing", "blocks_in", "blocks_of", "names_in", "numbers_in", "rows_in"]
+__all__ = [
+    "CHAINS",
+    "NEW",
+    "ROWS",
+    "Growing",
+    "blocks_in",
+    "blocks_of",
+    "names_in",
+    "numbers_in",
+    "rows_in",
+    "transfers",
+]
 
 CHAINS, ROWS, NEW = (1, 2, 3), 40, 7
 
@@ -47,6 +60,12 @@ def blocks_in(paths: Iterable[Path], format_: str = "jsonl") -> Counter[tuple[st
 def names_in(folder: Path) -> list[str]:
     """Return the sorted names in a folder."""
     return sorted(path.name for path in folder.iterdir())
+
+
+async def transfers(session: Session, out: Path | str, **options: Any) -> ExportResult:
+    """Export the transfers of an address, three rows a page."""
+    walk = session.data.evm.erc20_transactions
+    return await export(walk, [(43114, ADDRESS)], out, page_size=3, **options)
 
 
 @define

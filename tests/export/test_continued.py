@@ -258,11 +258,7 @@ HISTORIES = st.builds(
 LIMITED = st.builds(evolve, HISTORIES, shifts=st.just(False), limit=st.integers(1, 90))
 DISORDERED = st.builds(evolve, HISTORIES, shifts=st.just(False), disorder=st.just(True))
 IN_RANGES = st.builds(
-    evolve,
-    HISTORIES,
-    name=st.just("key, cursor"),
-    limit=st.none(),
-    ranges=st.sampled_from([3, "7 blocks"]),
+    evolve, HISTORIES, name=st.just("key, cursor"), limit=st.none(), ranges=st.sampled_from([3, "7 blocks"])
 )
 
 

@@ -205,9 +205,7 @@ def optional(strategy: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 
 def rows_with(amounts: str) -> st.SearchStrategy[list[dict[str, Any]]]:
     """Return rows with a value of each kind."""
-    inner = st.fixed_dictionaries(
-        {"value": optional(BIG[amounts]), "text": optional(TEXTS), "anything": ANY},
-    )
+    inner = st.fixed_dictionaries({"value": optional(BIG[amounts]), "text": optional(TEXTS), "anything": ANY})
     row = st.fixed_dictionaries(
         {
             "number": optional(WHOLE),

@@ -16,18 +16,23 @@ from hypothesis import given, settings
 from chainapi import Cache, Session, SessionView
 from chainapi.errors import ExportError, IncompleteExportError
 from chainapi.export import ExportResult, export
-from tests.export.growing import rows_in
-from tests.export.windows import (
-    CASES,
-    DAY,
-    Case,
-    check_windows,
-    points,
-    transfers,
-    values_of,
-)
+from tests.export.contract import DAY
+from tests.export.growing import rows_in, transfers
+from tests.export.windows import CASES, Case, check_windows
 from tests.ledger import Ledger, block, point
 from tests.sessions import reaching
+
+
+def points(days: range) -> Ledger:
+    """Return a service with one point of a metric a day."""
+    return Ledger([DAY * day for day in days], point, "results", by_number=True)
+
+
+def values_of(out: Path) -> dict[int, int]:
+    """Return the value of each day; fail where a day is there twice."""
+    found = [(row["timestamp"] // DAY, int(row["value"])) for row in rows_in(out)]
+    assert len({day for day, _ in found}) == len(found)
+    return dict(found)
 
 
 async def exported(session: Session | SessionView, out: Path, **options: Any) -> ExportResult:

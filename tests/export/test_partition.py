@@ -84,10 +84,7 @@ async def test_folders_that_the_file_system_takes_for_one(tmp_path: Path) -> Non
         ("data.primary_network.utxos", ["block_timestamp", "timestamp"]),
         ("data.primary_network.vertices", ["vertex_timestamp"]),
         ("data.evm.address_transactions", ["native_transaction.block_timestamp"]),
-        (
-            "data.icm.messages",
-            ["source_transaction.timestamp", "destination_transaction.timestamp"],
-        ),
+        ("data.icm.messages", ["source_transaction.timestamp", "destination_transaction.timestamp"]),
         ("data.primary_network.validators", []),  # the times at which a validation starts and ends
         ("data.nfts.tokens", []),
     ],

@@ -13,8 +13,7 @@ import pytest
 
 from chainapi.export import export
 from chainapi.simulator import Simulator
-from tests.export.growing import blocks_of, numbers_in
-from tests.export.windows import transfers
+from tests.export.growing import blocks_of, numbers_in, transfers
 from tests.ledger import Ledger
 from tests.sessions import reaching, simulated
 
@@ -35,13 +34,7 @@ async def estimates(path: Path, **options: Any) -> list[tuple[float, float | Non
     return found
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"start_block": 999},
-        {"start_block": 999, "ranges": 4},
-    ],
-)
+@pytest.mark.parametrize("options", [{"start_block": 999}, {"start_block": 999, "ranges": 4}])
 async def test_the_time_left_within_a_source(options: dict[str, Any], tmp_path: Path) -> None:
     """The time left of one source is known from its first pages on, whole or in ranges."""
     found = await estimates(tmp_path / "t.jsonl", **options)

@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from chainapi import Session
-from chainapi.errors import (
-    ColumnValueError,
-    ExportError,
-    IncompleteExportError,
-)
+from chainapi.errors import ColumnValueError, ExportError, IncompleteExportError
 from chainapi.export import ExportResult, export
 from tests.export.contract import stopped
 from tests.export.growing import rows_in
@@ -97,13 +93,7 @@ async def test_eight_ranges_take_an_eighth_of_the_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("ranges", "starts"),
-    [
-        ("25 blocks", {24, 49, 74}),
-        ("50blocks", {49}),
-        (4, {24, 49, 74}),
-        ("2", {49}),
-        ("1", set[int]()),
-    ],
+    [("25 blocks", {24, 49, 74}), ("50blocks", {49}), (4, {24, 49, 74}), ("2", {49}), ("1", set[int]())],
 )
 async def test_widths_are_those_of_split(ranges: int | str, starts: set[int], tmp_path: Path) -> None:
     """A number, or a width with its unit, makes the ranges that split() makes of it."""

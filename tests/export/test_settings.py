@@ -10,9 +10,8 @@ import pytest
 from chainapi.errors import AuthenticationError, ExportError
 from chainapi.export import export
 from chainapi.simulator import Simulator
-from tests.export.growing import CHAINS, NEW, ROWS, Growing, rows_in
+from tests.export.growing import CHAINS, NEW, ROWS, Growing, rows_in, transfers
 from tests.export.test_formats import class_with, exported
-from tests.export.windows import transfers
 from tests.ledger import ADDRESS, Ledger
 from tests.sessions import reaching, simulated
 

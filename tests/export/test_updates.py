@@ -226,17 +226,3 @@ async def test_daily_updates_cost_little(name: str, new: int, tmp_path: Path) ->
     records = [*(tmp_path / "rows.jsonl.log").glob("*.json")]
     assert len(records) <= 8 + 3  # a first run that takes long has more than one
     assert max(record.stat().st_size for record in records) < 4_096
-
-
-@pytest.mark.parametrize("name", [NATIVE, "data.evm.transactions"])
-async def test_an_update_after_a_limit_leaves_no_gap(name: str, tmp_path: Path) -> None:
-    """The limit is that of the first run: an update has all rows above the first ones."""
-    simulator, path = simulator_of(ties=3), tmp_path / "rows.jsonl"
-    async with simulated(simulator) as session:
-        assert (await exported(session, name, path, limit=10)).rows == 10
-        simulator.insert(place_of(name), 30)
-        update = await exported(session, name, path, limit=10)
-        await exported(session, name, tmp_path / "fresh.jsonl")
-    fresh = (tmp_path / "fresh.jsonl").read_text().splitlines()
-    assert lines(path) == Counter(fresh[: update.rows + 10])
-    assert 30 <= update.rows <= 32  # the first ones may have left out rows of the newest block

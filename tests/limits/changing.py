@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from attrs import define, field
 
 from tests.limits.seam import RateLimitInfo
-from tests.limits.servers import EPSILON, Bucket, Clocked, FromFirst, Response, Server
+from tests.limits.servers import EPSILON, Bucket, FromFirst, Response, Server
 
 __all__ = ["Changing", "Crowded", "Open", "Service"]
 
@@ -65,7 +65,7 @@ class Changing(Turning):
         if self.changed or now < self.at:
             return
         server.used(now)
-        if isinstance(server, FromFirst | Clocked) and server.count:
+        if isinstance(server, FromFirst) and server.count:
             return
         self.changed = True
         if isinstance(server, Bucket) and server.size == server.limit:

@@ -4,33 +4,51 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import product
+from typing import Any
 
 from attrs import evolve
 
 from chainapi import Limit
 from tests.limits.replays import CheckedForecasts, check_forecasts
 from tests.limits.rows import Row, row, spread
+from tests.limits.runs import Case, Run, gate, quickest
 from tests.limits.servers import Bucket, Clocked, Counters, FromFirst, Gcra, Server, SlidingLog, Stacked
-from tests.limits.wild import Errand, Front, Outcome, Scene, ideal, many, run
+from tests.limits.wild import Errand, Front
 
-__all__ = ["OUTSIDE", "random_scene"]
+__all__ = ["FORMS", "OUTSIDE", "inner_scene", "many", "promised_scene", "random_scene", "scene"]
 
 KINDS: tuple[Callable[[float, float], Server], ...] = (FromFirst, Clocked, SlidingLog, Bucket)
 FORMS = ("d6", "d7", "d8", "x")
 
 
-def _build(kind: Callable[[float, float], Server], limit: float, window: float) -> Callable[[], Server]:
-    return lambda: kind(limit, window)
+def scene(
+    server: Callable[[], Server],
+    errands: Sequence[Errand],
+    front: Front = Front(),  # noqa: B008 - is frozen
+    callers: int = 100,
+    *,
+    seed: int = 0,
+    **others: Any,
+) -> Case:
+    """Return a job against a service that writes header fields; its faults come from the seed."""
+    others = {"in_flight": 100, **others}
+    return Case("", server, errands, callers, front=front, seed=seed + 1, **others)
 
 
-def _stopped(outcomes: Sequence[Outcome]) -> Row:
+def many(count: int, cost: float = 1.0, prior: float | None = None) -> list[Errand]:
+    """Return `count` errands alike."""
+    return [Errand("/a", cost, prior)] * count
+
+
+def _stopped(outcomes: Sequence[Run]) -> Row:
     """Return the row of the requests sent in stops, and of hangs."""
     in_stops, hangs = sum(one.in_stops for one in outcomes), sum(one.hung for one in outcomes)
     return row("... sent in stops, hangs", "0, 0", in_stops, hangs)
 
 
-def _unless_bad(found: Row, outcomes: Sequence[Outcome]) -> Row:
+def _unless_bad(found: Row, outcomes: Sequence[Run]) -> Row:
     """Return a row that is not met if a request was sent in a stop, or a job hung."""
     return evolve(found, met=found.met and _stopped(outcomes).met)
 
@@ -51,7 +69,7 @@ def _partial(quick: bool) -> list[Row]:
         )
     ]
     found = [
-        run(Scene(_build(kind, 100.0, 60.0), many(300 if quick else 600), front, seed=seed), 20_000.0)
+        gate(scene(partial(kind, 100.0, 60.0), many(300 if quick else 600), front, seed=seed), limit=20_000.0)
         for kind in KINDS
         for front in fronts
         for seed in range(1 if quick else 5)
@@ -66,8 +84,8 @@ def _used(quick: bool) -> list[Row]:
     for kind in KINDS:
         for share in (0.0, 0.5, 1.0) if quick else (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0):
             for form in ("d6", "d7"):
-                scene = Scene(_build(kind, 100.0, 60.0), many(700), Front(form=form), used=100.0 * share)
-                outcome, known = run(scene), ideal(scene)
+                case = scene(partial(kind, 100.0, 60.0), many(700), Front(form=form), used=100.0 * share)
+                outcome, known = gate(case), quickest(case).seconds
                 found.append(outcome)
                 late = sum(when >= 120.0 for when in outcome.finished.values())
                 due = 700 - 100.0 * (3 - share)
@@ -84,13 +102,13 @@ def _short(quick: bool) -> list[Row]:
         for limit in (20.0, 100.0):
             for kind in (FromFirst, SlidingLog):
                 errands = many(int(limit * (12 if quick else 24)))
-                scene = Scene(_build(kind, limit, window), errands, Front("none"), callers=16)
-                good.append(100.0 * ideal(scene) / run(scene).seconds)
+                case = scene(partial(kind, limit, window), errands, Front("none"), callers=16)
+                good.append(gate(case).goodput())
     for share in (0.5, 0.9, 1.0):
-        scene = Scene(
-            _build(FromFirst, 100.0, 10.0), many(900), Front("none"), callers=16, used=100.0 * share
+        case = scene(
+            partial(FromFirst, 100.0, 10.0), many(900), Front("none"), callers=16, used=100.0 * share
         )
-        used.append(100.0 * ideal(scene) / run(scene).seconds)
+        used.append(gate(case).goodput())
     return [
         row("hidden windows of 1 to 5 s: goodput", ">= 80 %", spread(good)),
         row("hidden, 50 to 100 % used before: goodput", ">= 80 %", spread(used)),
@@ -103,10 +121,10 @@ def _tiny(quick: bool) -> list[Row]:
     for limit in (1.0, 3.0, 20.0) if quick else (1.0, 2.0, 3.0, 5.0, 10.0, 20.0):
         for window in (1.0, 2.0, 5.0, 10.0):
             for kind in KINDS:
-                scene = Scene(_build(kind, limit, window), many(int(6 * limit)))
-                outcome = run(scene)
+                case = scene(partial(kind, limit, window), many(int(6 * limit)))
+                outcome = gate(case)
                 found.append(outcome)
-                over.append((outcome.seconds - ideal(scene)) / window)
+                over.append((outcome.seconds - quickest(case).seconds) / window)
     return [
         row("limits of 1 to 20 in 1 to 10 s: 429s a job", "<= 3", max(one.refusals for one in found)),
         row("... windows longer than the all-knowing", "<= 1", max(over)),
@@ -122,11 +140,11 @@ def _prices(quick: bool) -> list[Row]:
         prior = rng.choice([None, 1.0, 10.0])
         errands = [Errand(route, routes[route], prior) for route in rng.choices(list(routes), k=500)]
         kind = rng.choice([FromFirst, SlidingLog, Bucket])
-        scene = Scene(_build(kind, 1000.0, 60.0), errands, callers=256, in_flight=256, seed=seed)
-        outcome = run(scene)
+        case = scene(partial(kind, 1000.0, 60.0), errands, callers=256, in_flight=256, seed=seed)
+        outcome = gate(case)
         found.append(outcome)
-        if ideal(scene) >= 60.0:
-            good.append(100.0 * ideal(scene) / outcome.seconds)
+        if quickest(case).seconds >= 60.0:
+            good.append(outcome.goodput())
     refusals, storm = max(one.refusals for one in found), max(one.storm for one in found)
     what = "unknown and wrong weights: 429s a job, most at an instant"
     return [
@@ -142,7 +160,7 @@ def _closed(_quick: bool) -> list[Row]:
     for form in ("d6", "d7", "none"):
         for seconds in (20.0, 3600.0):
             front = Front(form, closed=frozenset(["/bad"]), closed_for=seconds)
-            outcome = run(Scene(_build(FromFirst, 1000.0, 60.0), errands, front), 1e6)
+            outcome = gate(scene(partial(FromFirst, 1000.0, 60.0), errands, front), limit=1e6)
             found.append(outcome)
             waits.append(outcome.seconds)
     what = "a route that is always refused: others lost, seconds for them"
@@ -164,7 +182,7 @@ def _series(quick: bool) -> list[Row]:
                     in_turn=True,
                 )
 
-            found.append(run(Scene(build, many(554), callers=concurrency), 20_000.0))
+            found.append(gate(scene(build, many(554), callers=concurrency), limit=20_000.0))
     # No response shows an inner limit until it refuses the requests in flight at that time.
     worst = max(one.refusals - one.first_burst for one in found)
     what = "two limiters in series: 429s a job after the first refused burst"
@@ -173,7 +191,7 @@ def _series(quick: bool) -> list[Row]:
 
 def inner_scene(
     rate: float, burst: float, callers: int, *, fields: str = "none", waitless: bool = False, routes: int = 1
-) -> Scene:
+) -> Case:
     """Return a job of a minute, or 600 requests, with an unannounced inner bucket."""
     count = int(max(600.0, 60.0 * rate))
     outer = 20.0 * count
@@ -183,7 +201,7 @@ def inner_scene(
         return Stacked(outer, 60.0, first=FromFirst(outer, 60.0), second=inner, in_turn=True)
 
     errands = [Errand(f"/{number % routes}") for number in range(count)]
-    return Scene(build, errands, Front(inner=fields, waitless=waitless), callers=callers)
+    return scene(build, errands, Front(inner=fields, waitless=waitless), callers=callers)
 
 
 def _unnamed(quick: bool) -> list[Row]:
@@ -198,11 +216,11 @@ def _unnamed(quick: bool) -> list[Row]:
         (1, 3),
     )
     for rate, burst, callers, fields, waitless, routes in ways:
-        scene = inner_scene(rate, burst, callers, fields=fields, waitless=waitless, routes=routes)
-        outcome = run(scene, 20_000.0)
+        case = inner_scene(rate, burst, callers, fields=fields, waitless=waitless, routes=routes)
+        outcome = gate(case, limit=20_000.0)
         found.append(outcome)
-        shares.append(100.0 * (outcome.refusals - outcome.first_burst) / len(scene.errands))
-        good.append(100.0 * min(1.0, ideal(scene) / outcome.seconds))
+        shares.append(100.0 * (outcome.refusals - outcome.first_burst) / len(case.errands))
+        good.append(outcome.goodput())
     what = "an inner limiter that nothing names: 429s of the requests after the first refused burst"
     return [
         row(what, "<= 5 %", max(shares)),
@@ -214,21 +232,21 @@ def _unnamed(quick: bool) -> list[Row]:
 def _waits(quick: bool) -> list[Row]:
     """Measure refusals without a wait, and headers with a reset on every response."""
     silent = [
-        run(Scene(_build(kind, 100.0, 60.0), many(400), Front(waitless=True)))
+        gate(scene(partial(kind, 100.0, 60.0), many(400), Front(waitless=True)))
         for kind in (FromFirst, SlidingLog)
     ]
     good = []
     for form in ("d7",) if quick else ("d7", "d8", "x"):
         for kind in (FromFirst, SlidingLog, Bucket, Gcra, Counters):
-            scene = Scene(_build(kind, 1000.0, 60.0), many(3000), Front(form))
-            good.append(100.0 * ideal(scene) / run(scene).seconds)
+            case = scene(partial(kind, 1000.0, 60.0), many(3000), Front(form))
+            good.append(gate(case).goodput())
     return [
         row("429s without a wait: 429s a job", "<= 1", max(one.refusals for one in silent)),
         row("a reset on every answer (d7, d8, X-): goodput", ">= 97 / 60 %", spread(good)),
     ]
 
 
-def random_scene(seed: int) -> Scene:
+def random_scene(seed: int) -> Case:
     """Return a job against a service of random kind, size, form and faults."""
     rng = random.Random(seed)
     limit, window = float(rng.choice([5, 20, 100, 1000])), rng.choice([2.0, 10.0, 60.0, 3600.0])
@@ -252,8 +270,8 @@ def random_scene(seed: int) -> Scene:
         Errand(name, routes.get(name, 1.0), priors.get(name))
         for name in rng.choices(names, k=int(min(600.0, 4.0 * limit)))
     ]
-    return Scene(
-        _build(kind, limit, window),
+    return scene(
+        partial(kind, limit, window),
         errands,
         front,
         callers=rng.choice([1, 8, 100, 256]),
@@ -264,14 +282,14 @@ def random_scene(seed: int) -> Scene:
 
 def _any(quick: bool) -> list[Row]:
     """Measure random services of all these kinds."""
-    found = [run(random_scene(seed), 1e7) for seed in range(30 if quick else 2000)]
+    found = [gate(random_scene(seed)) for seed in range(30 if quick else 2000)]
     refusals = sorted(one.refusals for one in found)
     high, storm = refusals[int(0.99 * len(refusals))], max(one.storm for one in found)
     what = f"{len(found)} random services with faults: 429s p99 / max, most at an instant"
     return [row(what, "<= 5 / 20, <= 3", (high, refusals[-1]), storm), _stopped(found)]
 
 
-def promised_scene(seed: int, *, hidden: bool) -> Scene:
+def promised_scene(seed: int, *, hidden: bool) -> Case:
     """Return a job of calls with `max_wait`, for a service with all headers or none."""
     rng = random.Random(seed)
     limit = float(rng.choice([20, 100, 400]))
@@ -284,8 +302,8 @@ def promised_scene(seed: int, *, hidden: bool) -> Scene:
     used = limit * rng.choice([0.0, 0.0, 0.3, 1.0])
     if kind is SlidingLog and not hidden:
         used = 0.0  # no header has the time when units used by others come back
-    return Scene(
-        _build(kind, limit, window),
+    return scene(
+        partial(kind, limit, window),
         many(count),
         Front(form),
         callers=callers,

@@ -11,12 +11,14 @@ import asyncio
 from collections.abc import Sequence
 from functools import partial
 from math import inf
+from operator import add
 
-from attrs import define
+from attrs import astuple, define
 
 from chainapi.errors import QuotaWaitError
+from tests.limits.runs import OVERDUE, Case, Client, Run, gate, play
 from tests.limits.seam import Ask, Permit
-from tests.limits.wild import OVERDUE, Client, Errand, Outcome, Scene, run
+from tests.limits.wild import Errand
 
 __all__ = ["CheckedForecasts", "check_forecasts"]
 
@@ -37,14 +39,7 @@ class CheckedForecasts:
 
     def __add__(self, other: CheckedForecasts) -> CheckedForecasts:
         """Return both together."""
-        return CheckedForecasts(
-            self.refused + other.refused,
-            self.checked + other.checked,
-            self.wrong + other.wrong,
-            self.again + other.again,
-            self.late + other.late,
-            self.soon + other.soon,
-        )
+        return CheckedForecasts(*map(add, astuple(self), astuple(other)))
 
     def share(self) -> tuple[float, float]:
         """Return the shares of wrong refusals and of wrong times, in per cent."""
@@ -54,8 +49,8 @@ class CheckedForecasts:
 class _Patient(Client):
     """Replay of a job in which call `number` and those before it wait without a limit."""
 
-    def __init__(self, scene: Scene, first: Outcome, number: int) -> None:
-        super().__init__(scene)
+    def __init__(self, case: Case, first: Run, number: int) -> None:
+        super().__init__(case)
         self.first, self.number, self.tries = first, number, first.attempts[number][1]
         self.until = first.turned_away[number][0]
         self.began, self.waited = -inf, inf
@@ -66,7 +61,7 @@ class _Patient(Client):
             return
         await super().run(number, errand)
         if number in self.outcome.finished and number == self.number and self.began > -inf:
-            self.waited = self.outcome.finished[number] - self.began - self.scene.trip
+            self.waited = self.outcome.finished[number] - self.began - self.trips[number]
 
     async def acquire(self, number: int, errand: Errand, tries: int) -> Permit:
         """Wait at the gate."""
@@ -107,37 +102,37 @@ class _Repeating(_Patient):
         return await Client.acquire(self, number, errand, tries)
 
 
-def _play(kind: type[_Patient], scene: Scene, first: Outcome, number: int) -> float:
+def _play(kind: type[_Patient], case: Case, first: Run, number: int) -> float:
     """Return the wait of call `number` in a replay; inf if it is refused again."""
     played: list[_Patient] = []
 
-    def build(scene: Scene) -> Client:
-        played.append(kind(scene, first, number))
+    def build(case: Case) -> Client:
+        played.append(kind(case, first, number))
         return played[0]
 
-    run(scene, LIMIT, build)
+    play(case, build, LIMIT)
     return played[0].waited
 
 
-def _check_one(scene: Scene, first: Outcome, number: int) -> CheckedForecasts:
-    assert scene.max_wait is not None
+def _check_one(case: Case, first: Run, number: int) -> CheckedForecasts:
+    assert case.max_wait is not None
     when, after = first.turned_away[number]
     return CheckedForecasts(
         checked=1,
-        wrong=_play(_Patient, scene, first, number) <= scene.max_wait - EPSILON,
-        again=_play(_Repeating, scene, first, number) == inf,
-        late=when - first.attempts[number][0] > scene.max_wait + OVERDUE,
+        wrong=_play(_Patient, case, first, number) <= case.max_wait - EPSILON,
+        again=_play(_Repeating, case, first, number) == inf,
+        late=when - first.attempts[number][0] > case.max_wait + OVERDUE,
         soon=after < 0.05,
     )
 
 
-def check_forecasts(scene: Scene, most: int = 4) -> CheckedForecasts:
+def check_forecasts(case: Case, most: int = 4) -> CheckedForecasts:
     """Run a job whose calls have a `max_wait`, and check `most` of the refused ones."""
-    first = run(scene, LIMIT)
+    first = gate(case, limit=LIMIT)
     numbers: Sequence[int] = sorted(first.turned_away)
     step = max(1.0, (len(numbers) - 1) / max(1, most - 1))
     picked = [numbers[round(place * step)] for place in range(most) if round(place * step) < len(numbers)]
-    verdicts = map(partial(_check_one, scene, first), picked)
+    verdicts = map(partial(_check_one, case, first), picked)
     # Without headers few may be in flight at first; a wait for a place is not a wait for quota.
-    overdue = first.overdue if scene.front.form != "none" else 0
+    overdue = first.overdue if case.front and case.front.form != "none" else 0
     return sum(verdicts, CheckedForecasts(refused=len(numbers), late=overdue))

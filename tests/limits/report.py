@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
@@ -12,16 +11,14 @@ from statistics import median
 from attrs import evolve
 
 from chainapi import Limit
-from chainapi.testing import run as in_virtual_time
 from tests.limits import runs
 from tests.limits.cells import DAY, KINDS, LIMIT, ONE, WINDOW, Build, Cell, cells, server_kinds
 from tests.limits.changing import Crowded
 from tests.limits.outside import OUTSIDE
 from tests.limits.rows import Row, row, spread
-from tests.limits.runs import Case
-from tests.limits.seam import Ask, Gate
-from tests.limits.servers import FromFirst, Gcra, Server
-from tests.limits.wide import WIDE
+from tests.limits.runs import Case, Run
+from tests.limits.servers import Gcra, Server
+from tests.limits.wide import WIDE, loss, stopped
 
 __all__ = ["TARGETS", "Row", "measure", "strategies", "table"]
 
@@ -42,7 +39,7 @@ def crowded(case: Case) -> Case:
         assert isinstance(inner, Server)
         return Crowded(inner, 0.2, random.Random(5))
 
-    return evolve(case, server=build, costs=ONE[:2900])
+    return evolve(case, server=build, errands=ONE[:2900])
 
 
 def mixed(case: Case) -> Case:
@@ -52,7 +49,7 @@ def mixed(case: Case) -> Case:
     if case.name.startswith("GCRA"):
         # A request that is more expensive than the burst would never pass.
         build = lambda: Gcra(LIMIT, WINDOW, size=300.0)  # noqa: E731
-    return evolve(case, server=build, costs=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
+    return evolve(case, server=build, errands=[rng.choice([1.0, 10.0, 100.0]) for _ in range(120)])
 
 
 def random_case(seed: int) -> Case:
@@ -72,43 +69,12 @@ def random_case(seed: int) -> Case:
     )
 
 
-def crowd(seed: int, waiters: int = 10_000) -> tuple[int, int, int]:
-    """Let many wait and a third of them be cancelled at any time.
-
-    Return how many of the others never passed, how many overtook, and the gate's count in flight.
-    """
+def crowd(seed: int, waiters: int = 10_000) -> Run:
+    """Let many wait and a third of them be cancelled at any time."""
     rng = random.Random(seed)
-    server = FromFirst(LIMIT, WINDOW)
-    passed: list[int] = []
-
-    async def call(gate: Gate, number: int) -> None:
-        permit = await gate.acquire(Ask("/"))
-        try:
-            passed.append(number)
-            await asyncio.sleep(0.025)
-            response = server.answer(asyncio.get_running_loop().time(), 1.0)
-            await asyncio.sleep(0.025)
-            permit.answered(response.status, response.info)
-        finally:
-            permit.lost()
-
-    async def measured() -> tuple[int, int, int]:
-        loop = asyncio.get_running_loop()
-        gate = Gate(max_in_flight=64, random=rng.random)
-        tasks = [loop.create_task(call(gate, number)) for number in range(waiters)]
-        doomed = rng.sample(range(waiters), waiters // 3)
-        for number in doomed:
-            loop.call_later(rng.uniform(0.0, 500.0), tasks[number].cancel)
-        await asyncio.wait(tasks, timeout=1e5)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        stuck = len(set(range(waiters)) - set(doomed) - set(passed))
-        overtook = sum(one > two for one, two in pairwise(passed))
-        rest = gate.snapshot()
-        return stuck, overtook, rest.waiting + rest.in_flight
-
-    return in_virtual_time(measured())
+    leaves = {number: rng.uniform(0.0, 500.0) for number in rng.sample(range(waiters), waiters // 3)}
+    case = Case("", KINDS["window from the first request"], ONE[:1] * waiters, waiters, in_flight=64)
+    return runs.gate(evolve(case, leaves=leaves, seed=seed), limit=1e5)
 
 
 def _with_headers(quick: bool) -> list[Row]:
@@ -156,23 +122,13 @@ def _hidden(quick: bool) -> list[Row]:
 
 
 def _random(quick: bool) -> list[Row]:
-    # Headers give whole seconds, rounded up, so the first wait is up to one longer than it need be.
-    rounding = 1.0
-    lost, refusals, in_stops, hung = [], [], 0, 0
-    for seed in range(75, 90) if quick else range(2000):  # 85 tests a drip against a log
-        case = random_case(seed)
-        known = runs.knowing(case)
-        run = runs.gate(case, limit=max(3600.0, runs.GIVE_UP * known.seconds))
-        window = case.server().answer(case.start, 1.0).info.policies[0].window or WINDOW
-        lost.append(100.0 * max(0.0, run.seconds - known.seconds - rounding) / max(known.seconds, window))
-        refusals.append(run.refusals)
-        in_stops += run.in_stops
-        hung += run.gave_up
-    lost.sort()
-    high = lost[int(0.99 * len(lost))]
+    cases = map(random_case, range(75, 90) if quick else range(2000))  # 85 tests a drip against a log
+    found = [loss(case, runs.knowing(case).seconds) for case in cases]
+    high = sorted(one.lost for one in found)[int(0.99 * len(found))]
+    most = max(one.refusals for one in found)
     return [
-        row(f"{len(lost)} random servers: lost budget, p99", "<= 0.5 %", high),
-        row("... 429s a job, sent in stops, hangs", "<= 5, 0, 0", max(refusals), in_stops, hung),
+        row(f"{len(found)} random servers: lost budget, p99", "<= 0.5 %", high),
+        stopped("... 429s a job, sent in stops, hangs", "<= 5, 0, 0", found, most),
     ]
 
 
@@ -192,7 +148,7 @@ def _weighted(quick: bool) -> list[Row]:
     good = [cell.goodput for cell in mix]
     late = []
     for cell in mix:
-        due = {number: when for when, number in cell.known.passed}
+        due = cell.known.finished
         late.append(max(when - due[number] for when, number in cell.run.passed) / WINDOW)
     return [
         # A request of a tenth of the limit that leaves just after the turn of a sliding counter, not just
@@ -203,9 +159,11 @@ def _weighted(quick: bool) -> list[Row]:
 
 
 def _waiters(_quick: bool) -> list[Row]:
-    stuck, overtook, rest = crowd(1)
+    run = crowd(1)
+    stuck = len(run.begun.keys() - run.finished.keys() - run.case.leaves.keys())
+    overtook = sum(one > two for (_, one), (_, two) in pairwise(run.sent))
     what = "10,000 waiters, random cancellations: lost or stuck, out of order"
-    return [row(what, "0, 0", stuck + rest, overtook)]
+    return [row(what, "0, 0", stuck + run.rest, overtook)]
 
 
 TARGETS: dict[str, Callable[[bool], list[Row]]] = {
@@ -255,7 +213,7 @@ def strategies(quick: bool) -> str:
             f"| {name} | {middle:.2f} / {least:.2f} % "
             f"| {median(refusals):,.0f} / {max(refusals):,} "
             f"| {sum(cell.run.in_stops for cell in found):,} "
-            f"| {sum(cell.run.gave_up or cell.run.blocks > 0 for cell in found)} |"
+            f"| {sum(cell.run.hung or cell.run.blocks > 0 for cell in found)} |"
         )
     return "\n".join(lines)
 

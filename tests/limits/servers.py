@@ -7,6 +7,8 @@ the server would admit a request if none arrived before it; only the all-knowing
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
+from functools import partial
 from math import ceil, floor, inf
 
 from attrs import define, field, frozen
@@ -31,11 +33,12 @@ EPSILON = 1e-9
 
 @frozen
 class Response:
-    """Response of a server: status, limit headers, and whether it was a block."""
+    """Response of a server: status, limit headers, whether it was a block, and fields to be read."""
 
     status: int
-    info: RateLimitInfo
+    info: RateLimitInfo = field(factory=RateLimitInfo)
     blocked: bool = False
+    fields: Mapping[str, str] | None = None
 
 
 @define(eq=False)
@@ -44,8 +47,6 @@ class Server:
 
     limit: float
     window: float
-    served: float = field(default=0.0, init=False)
-    refusals: int = field(default=0, init=False)
 
     def used(self, now: float) -> float:
         """Return the units that count against the limit."""
@@ -81,9 +82,7 @@ class Server:
         at = self.earliest(now, cost)
         if at <= now + EPSILON:
             self.take(now, cost)
-            self.served += cost
             return Response(200, self.info(now, None))
-        self.refusals += 1
         return Response(429, self.info(now, at - now))
 
 
@@ -94,18 +93,19 @@ class FromFirst(Server):
     begun: float = field(default=-inf, init=False)
     count: float = field(default=0.0, init=False)
 
-    def _turn(self, now: float) -> None:
+    def turn(self, now: float) -> None:
+        """End the running window if it is time."""
         if now >= self.begun + self.window - EPSILON:
             self.begun, self.count = -inf, 0.0
 
     def used(self, now: float) -> float:
         """Return the count of the running window."""
-        self._turn(now)
+        self.turn(now)
         return self.count
 
     def take(self, now: float, cost: float) -> None:
         """Count into the running window, or begin one."""
-        self._turn(now)
+        self.turn(now)
         if self.begun == -inf:
             self.begun = now
         self.count += cost
@@ -116,33 +116,25 @@ class FromFirst(Server):
 
 
 @define(eq=False)
-class Clocked(Server):
+class Clocked(FromFirst):
     """A fixed window that the clock begins; `phase` shifts it."""
 
     phase: float = 0.0
     number: int = field(default=0, init=False)
-    count: float = field(default=0.0, init=False)
 
-    def _turn(self, now: float) -> None:
+    def __attrs_post_init__(self) -> None:
+        self.begun = -self.phase
+
+    def turn(self, now: float) -> None:
+        """Begin a window if it is time."""
         number = floor((now + self.phase + EPSILON) / self.window)
         if number != self.number:
+            self.next(number)
             self.number, self.count = number, 0.0
+            self.begun = number * self.window - self.phase
 
-    def used(self, now: float) -> float:
-        """Return the count of the running window."""
-        self._turn(now)
-        return self.count
-
-    def take(self, now: float, cost: float) -> None:
-        """Count into the running window."""
-        self._turn(now)
-        self.count += cost
-
-    def earliest(self, now: float, cost: float) -> float:
-        """Return now, or the next beginning."""
-        if self.used(now) + cost <= self.limit + EPSILON:
-            return now
-        return (self.number + 1) * self.window - self.phase
+    def next(self, number: int) -> None:
+        """Remember nothing of the last window."""
 
 
 @define(eq=False)
@@ -182,29 +174,24 @@ class Counters(Clocked):
 
     before: float = field(default=0.0, init=False)
 
-    def _turn(self, now: float) -> None:
-        number = floor((now + self.phase + EPSILON) / self.window)
-        if number != self.number:
-            self.before = self.count if number == self.number + 1 else 0.0
-            self.number, self.count = number, 0.0
-
-    def _share(self, now: float) -> float:
-        return 1.0 - ((now + self.phase) / self.window - self.number)
+    def next(self, number: int) -> None:
+        """Remember the count of the last window."""
+        self.before = self.count if number == self.number + 1 else 0.0
 
     def used(self, now: float) -> float:
         """Return the weighted sum of both counters."""
-        self._turn(now)
-        return self.before * max(0.0, self._share(now)) + self.count
+        self.turn(now)
+        share = 1.0 - ((now + self.phase) / self.window - self.number)
+        return self.before * max(0.0, share) + self.count
 
     def earliest(self, now: float, cost: float) -> float:
         """Return now, or when the last window's share has shrunk enough."""
         if self.used(now) + cost <= self.limit + EPSILON:
             return now
-        begun = self.number * self.window - self.phase
         if self.before > 0 and self.count + cost <= self.limit:
-            return begun + self.window * (1.0 - (self.limit - self.count - cost) / self.before)
+            return self.begun + self.window * (1.0 - (self.limit - self.count - cost) / self.before)
         share = min(1.0, (self.limit - cost) / self.count)
-        return begun + self.window + self.window * (1.0 - share)
+        return self.begun + self.window + self.window * (1.0 - share)
 
 
 @define(eq=False)
@@ -240,13 +227,8 @@ class Bucket(Server):
         return now + max(0.0, cost - self.level) * self.window / self.limit
 
 
-@define(eq=False)
-class Gcra(Bucket):
-    """A bucket that is much smaller than the limit it announces."""
-
-    def __attrs_post_init__(self) -> None:
-        self.size = self.size or 10.0
-        self.level = self.size
+# A bucket that is much smaller than the limit it announces.
+Gcra = partial(Bucket, size=10.0)
 
 
 @define(eq=False)
@@ -302,7 +284,6 @@ class Penal(FromFirst):
     refused_at: float = field(default=inf, init=False)
     refused_until: float = field(default=-inf, init=False)
     blocked_until: float = field(default=-inf, init=False)
-    blocks: int = field(default=0, init=False)
 
     def earliest(self, now: float, cost: float) -> float:
         """Return when the request is admitted, a block included."""
@@ -312,12 +293,11 @@ class Penal(FromFirst):
     def answer(self, now: float, cost: float) -> Response:
         """Answer one request, and count requests sent despite a refusal."""
         if now < self.blocked_until:
-            self.refusals += 1
             return Response(429, RateLimitInfo(retry_after=ceil(self.blocked_until - now)), blocked=True)
         if self.refused_at + self.grace < now < self.refused_until:
             self.strikes += 1
             if self.strikes >= 3:
-                self.strikes, self.blocks = 0, self.blocks + 1
+                self.strikes = 0
                 self.blocked_until = now + self.sentence
         response = FromFirst.answer(self, now, cost)
         if response.status == 429 and now >= self.refused_until:

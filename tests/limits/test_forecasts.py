@@ -9,12 +9,12 @@ from attrs import evolve
 
 from tests.limits.outside import promised_scene
 from tests.limits.replays import check_forecasts
-from tests.limits.wild import Scene
+from tests.limits.runs import Case
 
 pytestmark = pytest.mark.proof
 
 
-def mixed_scene(seed: int, *, hidden: bool) -> Scene:
+def mixed_scene(seed: int, *, hidden: bool) -> Case:
     """Return a job of calls with `max_wait` and random priorities."""
     scene, rng = promised_scene(seed, hidden=hidden), random.Random(seed)
     ranks = rng.choice([(0, 1), (0, 1), (0, 1, 2)])
@@ -23,7 +23,7 @@ def mixed_scene(seed: int, *, hidden: bool) -> Scene:
     return evolve(scene, errands=errands)
 
 
-def priced_scene(seed: int, share: float | None, *, documented: bool) -> Scene:
+def priced_scene(seed: int, share: float | None, *, documented: bool) -> Case:
     """Return a job whose requests cost 1 or 8: a share of them, or all of the lowest priority, cost 8."""
     scene, rng = mixed_scene(seed, hidden=False), random.Random(seed + 1)
     errands = []
@@ -42,7 +42,7 @@ SCENES += [priced_scene(seed, share, documented=documented) for seed, share, doc
 
 
 @pytest.mark.parametrize("scene", SCENES, ids=[str(one) for one in (*PRIORITIES, *PRICES)])
-def test_a_call_leaves_within_max_wait_or_is_refused_for_good_reason(scene: Scene) -> None:
+def test_a_call_leaves_within_max_wait_or_is_refused_for_good_reason(scene: Case) -> None:
     """Calls of several priorities and prices leave within `max_wait` and a second, or are refused.
 
     None is refused whose turn would have come in time, and none again at its `retry_after`.

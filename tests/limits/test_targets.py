@@ -7,8 +7,7 @@ import pytest
 from tests.limits.processes import over_processes
 from tests.limits.report import TARGETS, Row, strategies, table
 from tests.limits.rules import RULES, lines_of, rules_table, switched_off, worse
-from tests.limits.wide import WIDE
-from tests.limits.wide_random import measure_case
+from tests.limits.wide import WIDE, measure_case
 
 CHEAP = ("small jobs", "closed routes")  # the others are proofs
 

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from attrs import define, field
 
+from tests.client.services import time
 from tests.limits.servers import FromFirst, Server
 from tests.share.exchange import Exchange
 from tests.share.responses import end
-from tests.share.test_shared_gate import Process, processes, time
+from tests.share.test_shared_gate import Process, processes
 
 pytestmark = pytest.mark.proof
 

@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 
 from chainapi import Limit
 from chainapi._limits.gate import Ask, Gate, Member, Permit
-from chainapi._limits.headers import PolicyField, RateLimitInfo
 from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import SharedGate
 from chainapi.share.permits import SharedPermit
-from chainapi.testing import VirtualLoop
+from chainapi.testing import run as in_virtual_time
 from tests.share.exchange import Exchange, ExchangeCarrier
+from tests.share.responses import end as report
+from tests.share.responses import headers
 
 pytestmark = pytest.mark.rule
 
-MINUTE = (PolicyField(100.0, 60.0),)
 NAMES = "abcd"
 
 
@@ -107,6 +107,10 @@ GRANTED_BEFORE_A_STOP: list[Step] = [
     ("b", 1, 0.0, "answer"),
     ("b", 1, 0.0, "answer"),
 ]
+# A request that pays a ceiling waits in a stop.
+PAYING: list[Step] = [*[("a", 0, 0.0, "answer")] * 2, ("a", 1, 0.0, "refuse"), ("c", 1, 0.0, "answer")]
+# The gate learns a price of 50 units for the requests of "d".
+DEAR: list[Step] = [("a", 0, 0.0, "answer"), ("b", 0, 0.0, "refuse"), *[("d", 0, 0.0, "answer")] * 2]
 # Requests of a session that pays a ceiling are cancelled while others wait behind them.
 CANCELLED: list[list[Step]] = [
     [("a", 0, 0.0, "answer"), ("c", 0, 0.0, "cancel"), ("c", 0, 0.0, "answer"), ("c", 0, 0.0, "answer")],
@@ -164,9 +168,7 @@ class Play:
             asyncio.get_running_loop().call_later(self.delay, self.stop, now() + 3.0)
         elif status == 429:
             self.stop(now() + 3.0)
-        verdict = permit.answered(status, RateLimitInfo(100.0, 0.0 if wait else 50.0, wait, wait, MINUTE))
-        if not isinstance(verdict, Verdict):
-            verdict = await verdict
+        verdict = await report(permit, status, headers(0.0 if wait else 50.0, wait))
         assert (verdict is Verdict.PASSED) == (status == 200)
 
     def stop(self, until: float) -> None:
@@ -180,6 +182,8 @@ class Play:
 @settings(max_examples=25)
 @given(steps=STEPS)
 @example(steps=GRANTED_BEFORE_A_STOP)
+@example(steps=PAYING)
+@example(steps=DEAR)
 @example(steps=CANCELLED[0])
 @example(steps=CANCELLED[1])
 def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: list[Step]) -> None:
@@ -200,15 +204,11 @@ def test_every_way_to_a_gate_keeps_its_promises(way: str, delay: float, steps: l
         await asyncio.sleep(1)
         state = play.gates.host().snapshot()
         assert (state.waiting, state.in_flight) == (0, 0)
-        async with asyncio.timeout(20):  # all places are free again
+        async with asyncio.timeout(200):  # all places are free again; "d" may pay 50 units, three a second
             for name in NAMES:
                 await play.answer(await play.gates.acquire(name, 0), 200)
             for permit in [await play.gates.acquire("d", 0) for _ in range(2)]:
                 permit.unsent()
         await play.gates.aclose()
 
-    loop = VirtualLoop()
-    try:
-        loop.run_until_complete(run())
-    finally:
-        loop.close()
+    in_virtual_time(run())

@@ -7,30 +7,24 @@ import os
 from typing import Any
 
 import pytest
+from aiolimiter import AsyncLimiter
 
 from chainapi import Limit, LimiterOptions, Session
 from chainapi.errors import ConfigurationError, QuotaWaitError, SessionClosedError
 from chainapi.events import Event, PlanContradicted, QuotaWaitEnded, WaitBegan
 from chainapi.simulator import Fault, Simulator
 from chainapi.transport import Request, Response
+from tests.client.services import time
+from tests.sessions import simulated
 from tests.share.exchange import Exchange
 from tests.share.folders import share_folder
-from tests.share.test_shared_gate import time
 
 PATH = "/v1/chains/43114"
 
 
 def opened(sim: Simulator, exchange: Exchange, **options: Any) -> Session:
     """Return the session of one more process."""
-    return Session(
-        **{
-            "data_base_url": sim.data_base_url,
-            "api_key": sim.api_key,
-            "transport": sim.transport(),
-            "share": exchange.carrier(),
-            **options,
-        }
-    )
+    return simulated(sim, **{"share": exchange.carrier(), **options})
 
 
 async def test_pages_walk_through_a_shared_quota() -> None:
@@ -140,26 +134,25 @@ async def test_processes_that_never_met_a_host_send_little() -> None:
         await session.aclose()
 
 
-def test_bad_arguments_are_refused() -> None:
-    """A choice that does not exist is refused when the session is made, and no password is shown."""
-    wrong: list[tuple[dict[str, Any], str]] = [
-        ({"share": "nonsense"}, "share='nonsense' must be True, False, 'local'"),
-        ({"share": 1}, "share=1 must be"),
-        ({"share": "amqp://me:secret@host/0"}, "share must be True"),
-        ({"share": True, "limiter": LimiterOptions(isolated=True)}, "contradict"),
-    ]
-    for options, match in wrong:
-        with pytest.raises(ConfigurationError, match=match) as caught:
-            Session(metrics_base_url="http://127.0.0.1:1", **options)
-        assert "secret" not in str(caught.value)
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("", {"share": "nonsense"}, "share='nonsense' must be True, False, 'local'"),
+    ("", {"share": 1}, "share=1 must be"),
+    ("", {"share": "amqp://me:secret@host/0"}, "share must be True"),
+    ("", {"share": True, "limiter": LimiterOptions(isolated=True)}, "contradict"),
+    ("", {"share": Exchange().carrier(), "rate": AsyncLimiter(5)}, "Limit"),  # a bucket of one loop
+    ("yes", {}, "CHAINAPI_SHARE='yes' must be 1, 0, local, or the address"),
+]
 
 
-async def test_a_bucket_of_one_loop_cannot_be_shared() -> None:
-    """rate= has to be a Limit beside share=."""
-    from aiolimiter import AsyncLimiter
-
-    with pytest.raises(ConfigurationError, match="Limit"):
-        opened(Simulator(), Exchange(), rate=AsyncLimiter(5))
+@pytest.mark.parametrize(("variable", "options", "said"), REFUSED)
+def test_bad_arguments_are_refused(
+    variable: str, options: dict[str, Any], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A choice that cannot work is refused in its own terms when the session is made, without passwords."""
+    monkeypatch.setenv("CHAINAPI_SHARE", variable)
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        Session(metrics_base_url="http://127.0.0.1:1", **options)
+    assert "secret" not in str(caught.value)
 
 
 async def test_variable_chooses_for_all_sessions(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +168,6 @@ async def test_variable_chooses_for_all_sessions(monkeypatch: pytest.MonkeyPatch
                 await session.data.get(PATH)
             shared[value] = os.path.exists(folder)  # noqa: ASYNC240, PTH110 - a folder of the test
     assert [value for value in shared if shared[value]] == ["1", "local"]
-
-
-def test_variable_is_refused_in_its_own_terms(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error of a wrong CHAINAPI_SHARE names what can be written there."""
-    monkeypatch.setenv("CHAINAPI_SHARE", "yes")
-    with pytest.raises(ConfigurationError, match="CHAINAPI_SHARE='yes' must be 1, 0, local, or the address"):
-        Session(metrics_base_url="http://127.0.0.1:1")
 
 
 async def test_sessions_of_one_loop_share_a_link_until_the_last_closes() -> None:
@@ -219,6 +205,7 @@ async def test_without_a_host_a_session_sends_by_its_last_share(caplog: pytest.L
     await asyncio.gather(*calls)
     assert (sim.stats.answered[429] <= 1, sim.stats.sent_while_stopped) == (True, 0)
     own = [one.message for one in caplog.records if one.name == "chainapi.share"]
+    assert {one.levelname for one in caplog.records if "unavailable" in one.message} == {"WARNING"}
     assert [("unavailable" in text, "available again" in text) for text in own].count((True, False)) == 3
     assert [("unavailable" in text, "available again" in text) for text in own].count((False, True)) >= 1
     for session in sessions:

@@ -12,15 +12,11 @@ from chainapi._limits.gate import Ask, Member
 from chainapi._limits.verdict import Verdict
 from chainapi.share.participant import OnUnavailable, SharedGate
 from chainapi.share.permits import SharedPermit
+from tests.client.services import time
 from tests.share.exchange import Exchange, ExchangeCarrier
 from tests.share.responses import end, headers
 
 pytestmark = pytest.mark.rule
-
-
-def time() -> float:
-    """Return the loop's time."""
-    return asyncio.get_running_loop().time()
 
 
 class Process:
@@ -99,25 +95,6 @@ async def test_request_under_way_is_reported_to_the_next_host() -> None:
         assert time() - began >= 29.9
 
 
-async def test_without_a_host_requests_leave_by_the_last_share(caplog: pytest.LogCaptureFixture) -> None:
-    """on_unavailable="degrade" continues alone, warns once, and comes back by itself."""
-    exchange = Exchange()
-    async with processes(2, exchange) as (one, two):
-        await end(await one.acquire(), 200, headers(99))
-        (await two.acquire()).unsent()
-        exchange.cut()
-        for _ in range(3):
-            await end(await one.acquire(), 200, headers(50))
-        assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]  # of two processes
-        under_way = await one.acquire()
-        exchange.away = False
-        await asyncio.sleep(1)
-        assert exchange.gate("quota").snapshot().in_flight == 1
-        await end(under_way, 200, headers(50))
-        await asyncio.sleep(0.001)
-        assert exchange.gate("quota").snapshot().limit == 100
-
-
 async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
     """A session with a limit of its own sends in each outage, whatever it sent in the last one."""
     exchange = Exchange()
@@ -130,7 +107,10 @@ async def test_second_outage_begins_without_the_requests_of_the_first() -> None:
     await asyncio.sleep(1)
     exchange.away = False
     await asyncio.sleep(1)
+    assert exchange.gate("quota").snapshot().in_flight == 1  # the next host knows of it
     await end(under_way, 200, headers(98))
+    await asyncio.sleep(0.001)
+    assert exchange.gate("quota").snapshot().limit == 100
     for task in asyncio.as_completed(aside):
         await end(await task, 200, headers(97))
     exchange.cut()
