@@ -237,7 +237,8 @@ WRONG: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "max_waiting": ((-1, 1.5, True, "10"), ("Session", "with_options")),
     "deadline": ((*NO_COUNT[:2], float("nan"), "5", True), ("Session", "get", "chain", "list", "blocks")),
     "size": (NO_COUNT, ("batches", "arrow_batches")),
-    "limit": (NO_COUNT, ("items", "batches", *TABLES)),
+    "limit": (NO_COUNT, ("items", "batches", "collect", *TABLES)),
+    "progress": (("false", 1, None), ("collect",)),
     "amounts": (NO_COUNT, TABLES),
 }
 
