@@ -71,23 +71,24 @@ async def test_walk_left_by_break_holds_no_connection() -> None:
 
 
 async def test_aclose_before_between_and_after() -> None:
-    """A stream can be closed, also twice, before its first page, in the middle, and at the end."""
+    """A stream can be closed, also twice, at any point: its readers end, and it keeps its position."""
     async with simulated(Simulator(points=300)) as session:
-        fresh = session.metrics.avg_tps(43114)
-        begun = session.metrics.avg_tps(43114)
+        fresh, begun, inside, done = (session.metrics.avg_tps(43114) for _ in range(4))
         await anext(begun)
-        inside = session.metrics.avg_tps(43114)
         rows = inside.items()
         await anext(rows)
-        done = session.metrics.avg_tps(43114)
         await done.collect()
         for pages in (fresh, begun, inside, done):
             place = pages.checkpoint
-            await pages.aclose()
+            async with pages:
+                pass
             await pages.aclose()
             assert [page async for page in pages] == []
             assert [row async for row in pages.items()] == []
-            assert pages.checkpoint == place
+            assert (pages.checkpoint, pages.exhausted) == (place, pages is done)
+            assert "closed" in repr(pages) or pages is done
+            rest = session.metrics.avg_tps(43114, resume=place)
+            assert len(await rest.collect()) == 300 - place.rows
         assert [row async for row in rows] == []
         await rows.aclose()
 
@@ -102,18 +103,6 @@ async def test_a_closed_stream_gives_up_its_place_in_the_queue() -> None:
         await pages.aclose()
         assert await reader is None
         assert len(transport.requests) == 1
-
-
-@pytest.mark.proof
-async def test_thousands_of_streams_that_were_begun_hold_nothing() -> None:
-    """Ten thousand walks that stopped after a page hold no task and no place."""
-    session, _ = scripted(OK)
-    async with session:
-        walks = [session.metrics.avg_tps(43114) for _ in range(10_000)]
-        for walk in walks:
-            await anext(walk)
-        assert session.metrics.quota.in_flight == session.metrics.quota.waiting == 0
-        assert alone()
 
 
 async def test_exception_of_the_consumer_goes_through_unchanged() -> None:
@@ -167,20 +156,6 @@ async def test_cancelled_request_frees_its_connection(sent: bytes) -> None:
         assert (len(server.requests), server.connections) == (2, 2)
 
 
-@pytest.mark.adapter
-@pytest.mark.real_time
-async def test_cancelled_connect_leaves_no_socket() -> None:
-    """Cancelling while the connection is being made closes it."""
-    async with RawServer(each(http(PAGE))) as server, Session(metrics_base_url=server.origin) as session:
-        for rounds in range(8):
-            task = asyncio.create_task(session.metrics.get("/v1/x"))
-            await settle(rounds)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-        assert (await session.metrics.get("/v1/x"))["nextPageToken"] == "t"
-
-
 async def test_timeout_around_a_wait_is_punctual() -> None:
     """`asyncio.timeout(1)` ends a call at 1 s in any wait, and no deadline of the call swallows that."""
     cases: list[tuple[Answer, dict[str, float]]] = [
@@ -223,14 +198,18 @@ async def test_a_request_leaves_after_max_stop_whatever_the_status() -> None:
 
 
 async def test_every_third_request_may_fail() -> None:
-    """A list of 300 pages through a gateway that fails each third time is complete and in order."""
-    sim = Simulator(rows=3_000, faults=[Fault(every=3, status=502, body=b"<html>")])
+    """A list of 300 pages behind a limit and a gateway that fails each third time is complete, in order."""
+    sim = Simulator(
+        rows=3_000, limit=90, window=60.0, latency=0.05, faults=[Fault(every=3, status=502, body=b"<html>")]
+    )
     async with simulated(sim) as session:
-        rows = await session.data.list("/v1/chains/43114/blocks", page_size=10).collect()
+        pages = session.data.list("/v1/chains/43114/blocks", page_size=10)
+        rows = await pages.collect()
     numbers = [int(row["blockNumber"]) for row in rows]
-    assert len(rows) == 3_000
     assert numbers == list(range(numbers[0], numbers[0] - 3_000, -1))
-    assert sim.stats.requests < 460
+    stats = sim.stats
+    assert (pages.restarts, stats.answered[200], stats.sent_while_stopped) == (0, 300, 0)
+    assert stats.requests < 460
 
 
 async def test_outage_is_not_multiplied_by_the_retries() -> None:
@@ -283,16 +262,24 @@ async def test_error_in_the_block_ends_the_others() -> None:
 
 @pytest.mark.adapter
 @pytest.mark.real_time
-async def test_closing_during_requests_leaves_nothing() -> None:
-    """Closing a session at any step of a request leaves no socket; connections being opened are given up."""
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_requests_that_end_at_any_step_leave_nothing(cancelled: bool) -> None:
+    """Closing a session, or cancelling its calls, at any step of a request leaves no socket."""
     for rounds in (0, 1, 2, 3, 5, 8, 40):
-        async with RawServer(silent) as server:
-            session = Session(metrics_base_url=server.origin, max_attempts=1)
+        async with (
+            RawServer(silent) as server,
+            Session(metrics_base_url=server.origin, max_attempts=1) as session,
+        ):
             tasks = [asyncio.create_task(session.metrics.get("/v1/x")) for _ in range(9)]
             await settle(rounds)
-            await session.aclose()
+            if cancelled:
+                for task in tasks:
+                    task.cancel()
+            else:
+                await session.aclose()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-            assert {type(outcome) for outcome in outcomes} == {SessionClosedError}
+            expected = asyncio.CancelledError if cancelled else SessionClosedError
+            assert {type(outcome) for outcome in outcomes} == {expected}
         assert rounds > 1 or server.requests == []
 
 
