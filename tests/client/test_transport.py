@@ -345,33 +345,20 @@ async def test_what_is_packed_otherwise_than_it_says_is_an_error() -> None:
 
 
 @both
-@pytest.mark.parametrize("announced", [False, True])
-async def test_server_that_closes_after_some_requests_is_not_noticed(announced: bool) -> None:
-    """A keep-alive connection that ends after two requests, announced or not, causes no error."""
+@pytest.mark.parametrize("end", ["announced", "closed", "aborted"])
+async def test_a_connection_that_the_server_ended_is_not_used(end: str) -> None:
+    """A connection that ends, announced or not, or while the loop is busy, is not used, and costs no call."""
 
     async def script(peer: Peer) -> None:
         for left in (1, 0):
             await peer.request()
-            await peer.send(http(b"{}", "200 OK", *(["Connection: close"] if announced and not left else [])))
+            await peer.send(http(b"{}", "200 OK", *["Connection: close"] * (end == "announced" and not left)))
+        if end == "aborted":
+            peer.writer.transport.abort()
 
+    # No step of the loop lies between a response and the next request.
     outcomes = await exchange(script, count=5)
     assert [getattr(outcome, "status", outcome) for outcome in outcomes] == [200] * 5
-
-
-@both
-async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> None:
-    """An idle connection closed by the server is not used after a busy loop."""
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(http())
-        peer.writer.transport.abort()
-
-    async with RawServer(script) as server, AiohttpTransport() as transport:
-        for _ in range(5):
-            # No step of the loop lies between an answer and the next request.
-            assert (await transport.send(request(server))).status == 200
-        assert (len(server.requests), server.connections) == (5, 5)
 
 
 # Errors and odd bodies
@@ -438,14 +425,6 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
             Session(data_base_url=server.origin, api_key=KEY, transport=roomy) as session,
         ):
             assert await session.data.get("/v1/x") == "x" * 2**23
-
-
-def test_a_cap_that_is_none_is_refused() -> None:
-    """A max_body that is no whole number is refused."""
-    for cap in (0, -1, 1.5, "8", True):
-        options: dict[str, Any] = {"max_body": cap}
-        with pytest.raises(ConfigurationError, match="max_body="):
-            AiohttpTransport(**options)
 
 
 @both
@@ -704,28 +683,31 @@ def test_variable_that_names_no_certificates_is_refused(
         Session()
 
 
-def test_context_that_checks_nothing_is_refused() -> None:
-    """A context that checks no certificate or no host name is refused."""
-    lenient = ssl.create_default_context()
-    lenient.check_hostname = False
-    nameless = ssl.create_default_context()
-    nameless.check_hostname = False
-    lenient.verify_mode = ssl.CERT_NONE
-    for context in (lenient, nameless):
-        with pytest.raises(ConfigurationError, match="must check certificates and host names"):
-            AiohttpTransport(ssl_context=context)
-    wrong: Any = "own.pem"
-    with pytest.raises(ConfigurationError, match=r"ssl_context must be an ssl\.SSLContext, not str"):
-        AiohttpTransport(ssl_context=wrong)
+def unchecked(mode: ssl.VerifyMode) -> ssl.SSLContext:
+    """Return a context that checks no host name."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = mode
+    return context
 
 
-async def test_client_session_has_a_context_of_its_own() -> None:
-    """A ClientSession and a context or a proxy for it are refused together."""
+async def test_arguments_that_cannot_work_are_refused() -> None:
+    """A context that checks nothing, a cap that is none, and both a client and its settings are refused."""
+    unsafe = "must check certificates and host names"
     async with aiohttp.ClientSession() as client:
-        with pytest.raises(ConfigurationError, match="proxy= has no effect beside a ClientSession"):
-            AiohttpTransport(client, proxy="http://127.0.0.1:1")
-        with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside a ClientSession"):
-            AiohttpTransport(client, ssl_context=ssl.create_default_context())
+        cases: list[tuple[dict[str, Any], str]] = [
+            *(({"max_body": cap}, "max_body=") for cap in (0, -1, 1.5, "8", True)),
+            *(({"ssl_context": unchecked(mode)}, unsafe) for mode in (ssl.CERT_NONE, ssl.CERT_REQUIRED)),
+            ({"ssl_context": "own.pem"}, r"ssl_context must be an ssl\.SSLContext, not str"),
+            (
+                {"client": client, "proxy": "http://127.0.0.1:1"},
+                "proxy= has no effect beside a ClientSession",
+            ),
+            ({"client": client, "ssl_context": ssl.create_default_context()}, "ssl_context= has no effect"),
+        ]
+        for arguments, said in cases:
+            with pytest.raises(ConfigurationError, match=said):
+                AiohttpTransport(**arguments)
 
 
 @pytest.mark.parametrize(
