@@ -47,11 +47,12 @@ async def test_a_stream_is_no_list(use: Callable[[Any], Any], answer: str) -> No
 
 
 async def test_a_stream_is_no_coroutine() -> None:
-    """An awaited list method names `collect`."""
+    """An awaited list method names `collect`, and `with` names `async with`."""
     async with simulated(Simulator()) as session:
-        pages: Any = session.data.evm.blocks(43114)
         with pytest.raises(TypeError, match=r"write `rows = await stream\.collect\(\)`"):
-            await pages
+            await untyped(session.data.evm.blocks(43114))
+        with pytest.raises(TypeError, match="`async with`"), untyped(session):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -139,13 +140,6 @@ async def test_a_quota_of_no_service_names_the_services() -> None:
     async with simulated(Simulator()) as session:
         with pytest.raises(KeyError, match=r"'Data' is no configured service: .*'metrics', 'data'"):
             print(session.quota["Data"])
-
-
-def test_a_session_is_opened_by_async_with() -> None:
-    """`with` names `async with`."""
-    session: Any = Session(**Simulator().arguments())
-    with pytest.raises(TypeError, match="`async with`"), session:
-        pass
 
 
 @pytest.mark.parametrize(
