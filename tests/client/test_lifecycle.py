@@ -125,37 +125,6 @@ async def test_exception_of_the_consumer_goes_through_unchanged() -> None:
 # Cancelling
 
 
-@pytest.mark.adapter
-@pytest.mark.real_time
-@pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\n", http(PAGE[:9], length=len(PAGE))])
-async def test_cancelled_request_frees_its_connection(sent: bytes) -> None:
-    """Cancelling before, within the headers or within the body drops the connection; the next call works."""
-    first = True
-
-    async def script(peer: Peer) -> None:
-        nonlocal first
-        await peer.request()
-        if first:
-            first = False
-            await peer.send(sent)
-            await peer.stall()
-        await peer.send(http(PAGE))
-        await peer.stall()
-
-    async with RawServer(script) as server, Session(metrics_base_url=server.origin) as session:
-        pages = session.metrics.avg_tps(1)
-        task = asyncio.create_task(anext(pages))
-        await until(lambda: len(server.requests) == 1)
-        await settle()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await until(lambda: server.open == 0)
-        assert session.metrics.quota.in_flight == 0
-        assert len(await anext(pages)) == 2
-        assert (len(server.requests), server.connections) == (2, 2)
-
-
 async def test_timeout_around_a_wait_is_punctual() -> None:
     """`asyncio.timeout(1)` ends a call at 1 s in any wait, and no deadline of the call swallows that."""
     cases: list[tuple[Answer, dict[str, float]]] = [
