@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import timedelta
 from functools import partial
 from itertools import product
@@ -377,19 +377,6 @@ async def test_missing_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
             session.data.chains()
         with pytest.raises(ConfigurationError, match="CHAINAPI_METRICS_BASE_URL"):
             session.metrics.avg_tps(43114)
-
-
-def test_usable_before_a_loop_runs() -> None:
-    """Sessions and streams may be made before a loop runs; a second loop is an error."""
-    session = simulated(Simulator(points=50))
-    first, second = (session.metrics.avg_tps(43114).collect() for _ in range(2))
-    assert len(asyncio.run(_awaited(first))) == 50
-    with pytest.raises(ConfigurationError, match="another event loop"):
-        asyncio.run(_awaited(second))
-
-
-async def _awaited(call: Awaitable[list[Any]]) -> list[Any]:
-    return await call
 
 
 @pytest.mark.parametrize(

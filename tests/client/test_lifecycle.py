@@ -425,7 +425,7 @@ async def test_fork_gets_an_error_and_leaves_the_parent_alone(used: bool) -> Non
 
 
 def test_loop_closed_while_a_stream_lives_is_silent() -> None:
-    """A stream and its rows may outlive their loop: nothing is raised when they go."""
+    """A session and streams may be made before their loop, and outlive it: nothing is raised when they go."""
     loop = VirtualLoop()
     session = simulated(Simulator(points=300))
     pages = session.metrics.avg_tps(43114)
