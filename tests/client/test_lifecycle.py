@@ -16,10 +16,9 @@ from typing import Any, cast
 
 import pytest
 
-from chainapi import Checkpoint, LimiterOptions, MetricPoint, Pages, Provider, Session, merge
+from chainapi import LimiterOptions, MetricPoint, Pages, Session, merge
 from chainapi._limits.gate import Ask
 from chainapi.errors import (
-    APIStatusError,
     ChainAPIError,
     ConfigurationError,
     ServerError,
@@ -448,25 +447,6 @@ def test_session_and_stream_are_not_copied() -> None:
                 duplicate(one)
     with pytest.raises(TypeError, match="cannot be pickled or copied"):
         pickle.dumps(session.data)
-
-
-async def test_models_pages_errors_and_checkpoints_are_pickled() -> None:
-    """Models, pages, checkpoints, and errors of a walk survive pickling and copying."""
-    sim = Simulator(points=300, faults=[Fault(at=2, status=403)])
-    async with simulated(sim) as session:
-        pages = session.metrics.avg_tps(43114)
-        page = await anext(pages)
-        with pytest.raises(APIStatusError) as caught:
-            await pages.collect()
-    kept: list[Any] = [page, page.items[0], page.checkpoint, Provider("https://a.example")]
-    for one in kept:
-        for twin in (pickle.loads(pickle.dumps(one)), copy.deepcopy(one)):
-            assert twin == one
-            assert getattr(twin, "response", None) is None or twin.response.body == page.response.body
-    error = caught.value
-    for twin in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
-        assert (type(twin), str(twin), vars(twin)) == (type(error), str(error), vars(error))
-    assert isinstance(error.checkpoint, Checkpoint)
 
 
 # Errors that were left

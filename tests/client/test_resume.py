@@ -6,6 +6,7 @@ That each row comes once, whatever a service and a reader do, is proved by the m
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import pickle
 from collections.abc import Callable, Iterable
@@ -260,7 +261,8 @@ async def test_the_checkpoint_of_a_page_stays(descending_key: str | None) -> Non
     assert {one.restarts for one in early} == {0, 1}
     copies = [pickle.loads(pickle.dumps(page)) for page in late]
     assert [page.checkpoint for page in copies] == [page.checkpoint for page in late] == early
-    assert copies == late
+    assert copies == copy.deepcopy(late) == late
+    assert [page.response.body for page in copies] == [page.response.body for page in late]
     assert late[0] != late[1]
 
 
