@@ -19,6 +19,7 @@ import pytest
 from chainapi import Checkpoint, Limit, Provider, Session
 from chainapi.errors import (
     APIStatusError,
+    APITimeoutError,
     AuthenticationError,
     BadRequestError,
     CheckpointError,
@@ -163,6 +164,15 @@ async def test_status_errors() -> None:
         if status != 302 and (error.error, error.messages) != ("What it is called", messages):
             failures.append(f"{status}: {error.error}, {error.messages}")
     assert not failures
+
+
+async def test_timeout() -> None:
+    """A request without an answer raises APITimeoutError after `timeout` per attempt."""
+    async with session_of(Script(None), timeout=5.0, max_attempts=2) as session:
+        with pytest.raises(APITimeoutError, match="within 5 s") as caught:
+            await session.metrics.avg_tps(43114).collect()
+    assert isinstance(caught.value, TimeoutError)
+    assert 10 <= caught.value.elapsed <= 12
 
 
 # Limits

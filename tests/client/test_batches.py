@@ -206,12 +206,13 @@ async def test_a_reader_that_was_replaced_takes_no_rows(taking: Callable[[Blocks
     """Rows or batches whose stream another reader takes over end with an error; that one has all rows."""
     async with simulated(Simulator(rows=40)) as session:
         pages = blocks(session)
-        first, rows = taking(pages), pages.items()
-        begun = [await anext(first), await anext(rows)]
-        with pytest.raises(PagingError, match="another reader"):
-            await anext(first)
-        begun[:1] = begun[0] if isinstance(begun[0], list) else begun[:1]
-        assert numbers([*begun, *[row async for row in rows]]) == [*range(40)]
+        first, second = taking(pages), pages.items()
+        begun = await anext(first)
+        rows = [*(begun if isinstance(begun, list) else [begun]), await anext(second), *await anext(pages)]
+        for replaced in (first, second):
+            with pytest.raises(PagingError, match="another reader"):
+                await anext(replaced)
+        assert numbers([*rows, *await pages.collect()]) == [*range(40)]
 
 
 READERS: dict[str, Callable[[Pages[Any]], Awaitable[Any]]] = {

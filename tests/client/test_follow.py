@@ -413,10 +413,9 @@ async def test_a_close_ends_its_reader(status: int, seconds: float) -> None:
     ledger, _ = ledger_of("blocks", [1], shifts=False, grows=[(100.0, 2)])
     ledger.headers, ledger.statuses = {"retry-after": "300"}, [status]
     async with reaching(ledger) as session:
-        stream = blocks(session).follow(every=30)
-        reader = asyncio.ensure_future(taken(stream, 1_000))
-        await asyncio.sleep(seconds)
-        await stream.aclose()
+        async with blocks(session).follow(every=30) as stream:
+            reader = asyncio.ensure_future(taken(stream, 1_000))
+            await asyncio.sleep(seconds)
         await stream.aclose()
         await asyncio.sleep(0.01)
         assert (reader.done(), await reader, stream.exhausted) == (True, [], True)
