@@ -367,8 +367,9 @@ async def test_misspelt_keyword() -> None:
             with pytest.raises(ConfigurationError, match=misspelt):
                 session.data.list("/v1/blocks", **options)
         for foreign in ("page_size", "resume"):
+            options = {foreign: 5}
             with pytest.raises(ConfigurationError, match=foreign):
-                await session.data.get("/v1/blocks", **{foreign: 5})
+                await session.data.get("/v1/blocks", **options)
         pages = session.data.list("/v1/blocks", startTimestamp=1, status="x", feature="y")
         assert await pages.collect() == []
 

@@ -6,14 +6,13 @@ import asyncio
 import builtins
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session, SessionView
@@ -715,47 +714,24 @@ def recipe() -> Any:
     return names["RedisStore"]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """Start a server."""
-    server = RedisServer(tmp_path).start()
-    yield server.url
-    server.stop()
-
-
-@pytest_asyncio.fixture
-async def store(url: str) -> AsyncIterator[Any]:
-    """Open the store of the recipe."""
-    opened = recipe()(url)
-    yield opened
-    await opened.aclose()
-
-
 @pytest.mark.adapter
 @pytest.mark.real_time
-async def test_two_sessions_share_responses(store: Any) -> None:
-    """A response that one session fetched answers the other; the entry expires in Redis."""
-    sim = Simulator()
+@pytest.mark.parametrize("away", [False, True])
+async def test_the_recipe_for_redis(away: bool, tmp_path: Path) -> None:
+    """Sessions share responses, whose entries expire in Redis; without its server they send requests."""
+    server, sim = RedisServer(tmp_path), Simulator()
     arguments = sim.arguments()  # with one transport
-    for tag in "ab":
-        async with Session(**arguments, tag=tag) as session:
-            view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
-            chain = await view.data.chain(43114)
-            assert chain.chain_name
-    assert sim.stats.requests == 1
-    (key,) = await store._redis.keys("chainapi:cache:*")
-    assert 0 < await store._redis.ttl(key) <= 120
-    assert sim.api_key.encode() not in key + await store._redis.get(key)
-
-
-@pytest.mark.adapter
-@pytest.mark.real_time
-async def test_redis_away() -> None:
-    """Without its Redis a session sends requests."""
-    sim, store = Simulator(), recipe()("redis://127.0.0.1:1")
-    async with Session(**sim.arguments()) as session:
-        view = session.with_options(cache=Cache(fresh=60.0, store=store))
-        for _ in range(2):
-            await view.data.chain(43114)
-    assert sim.stats.requests == 2
-    await store.aclose()
+    with ExitStack() as ends:
+        if not away:
+            ends.callback(server.start().stop)
+        store = recipe()("redis://127.0.0.1:1" if away else server.url)
+        for tag in "ab":
+            async with Session(**arguments, tag=tag) as session:
+                view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
+                assert (await view.data.chain(43114)).chain_name
+        assert sim.stats.requests == 1 + away
+        if not away:
+            (key,) = await store._redis.keys("chainapi:cache:*")
+            assert 0 < await store._redis.ttl(key) <= 120
+            assert sim.api_key.encode() not in key + await store._redis.get(key)
+        await store.aclose()
