@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import attrs
@@ -236,26 +236,32 @@ async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_reque
     assert None not in (last.call, last.request_id)
 
 
+@attrs.frozen
+class Named:
+    """Row of a class of the program."""
+
+    name: str
+
+
 async def test_a_wrong_name_of_a_field_is_an_error_of_its_request() -> None:
-    """The error of a row that lacks the named field leads to its response, also if that is a large one."""
+    """The error of a row that lacks the named field, or has no number there, leads to its response."""
     named: list[tuple[dict[str, Any], int]] = [
         ({"key": "nope"}, 1),
-        ({"descending_key": "nope"}, 2**21),
+        ({"descending_key": "nope"}, 2**21),  # a large one
         ({"descending_key": "name"}, 1),
     ]
-    for fields, length in named:
-        for listen in (None, lambda _: None):
-            row = b'{"name": "%s"}' % (b"x" * length)
-            service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
-            async with reaching(service, on_event=listen, limiter=LimiterOptions(isolated=True)) as session:
-                pages = session.data.list("/v1/rows", items="rows", **fields)
-                said = r"which .*key= names in the response to GET /v1/rows$"
-                with pytest.raises(DecodeError, match=said) as caught:
-                    await pages.collect()
-            error = caught.value
-            assert (error.where, error.request_id) == ("GET /v1/rows", "r-1")
-            assert error.checkpoint == pages.checkpoint
-            assert error.call is not None
+    for (fields, length), model, listen in product(named, (None, Named), (None, lambda _: None)):
+        row = b'{"name": "%s"}' % (b"x" * length)
+        service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
+        async with reaching(service, on_event=listen, limiter=LimiterOptions(isolated=True)) as session:
+            pages = session.data.list("/v1/rows", items="rows", model=model, **fields)
+            said = r"which .*key= names in the response to GET /v1/rows$"
+            with pytest.raises(DecodeError, match=said) as caught:
+                await pages.collect()
+        error = caught.value
+        assert (error.where, error.request_id) == ("GET /v1/rows", "r-1")
+        assert error.checkpoint == pages.checkpoint
+        assert error.call is not None
 
 
 async def test_request_id_of_a_caller_passes_through() -> None:

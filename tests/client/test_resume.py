@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from attrs import Factory, define, frozen
+from attrs import Factory, define
 
 from chainapi import Checkpoint, Page, Pages, Session
 from chainapi.errors import (
@@ -30,7 +30,7 @@ from chainapi.events import Event, KeyNotUnique, OrderBroken, Restarted, TokenRe
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
 from tests.client.services import Listed
-from tests.sessions import Answering, reaching, simulated
+from tests.sessions import reaching, simulated
 
 BLOCKS = "/v1/chains/43114/blocks"
 
@@ -157,22 +157,6 @@ async def test_restart_from_the_watermark(through_text: bool, key: str | None) -
     assert set(bounds[:restarted]) == {None}
     assert set(bounds[restarted:]) == {bounds[restarted]}
     assert all(query["chain"] == "5" for query in service.queries)
-
-
-async def test_bad_order() -> None:
-    """A bad order field, or a bound without an order, raises a clear error."""
-
-    @frozen
-    class Row:
-        timestamp: str
-
-    async with reaching(Answering(b'{"rows": [{"timestamp": "today"}]}')) as session:
-        for name in ("timestamp", "missing"):
-            for model in (None, Row):
-                with pytest.raises(DecodeError, match=name):
-                    await session.metrics.list("/v2/rows", descending_key=name, model=model).collect()
-        with pytest.raises(ConfigurationError, match="descending_key"):
-            session.metrics.list("/v2/rows", until="endTimestamp")
 
 
 async def test_checkpoint_of_another_day() -> None:
