@@ -36,7 +36,7 @@ from chainapi.errors import (
 from chainapi.events import Event, PageReceived, RequestSent
 from chainapi.simulator import Simulator
 from chainapi.transport import Request, Response
-from tests.client.services import Script
+from tests.client.services import Script, time
 from tests.sessions import simulated
 
 METRICS_URL = "https://metrics.test"
@@ -63,6 +63,20 @@ def session_of(transport: Script, **options: Any) -> Session:
 
 
 # Positions
+
+
+@pytest.mark.parametrize(("age", "restarts"), [(24 * 3600.0, 1), (24 * 3600.0 - 1, 0)])
+async def test_token_of_24_hours(age: float, restarts: int) -> None:
+    """A token is not sent from 24 hours after its request left, half a second before it came: a restart."""
+    simulator = Simulator(points=250, latency=0.5)
+    async with simulated(simulator) as session:
+        pages, began = session.metrics.avg_tps(43114), time()
+        first = await anext(pages)
+        await asyncio.sleep(began + age - time())
+        second = await anext(pages)
+    assert second.restarts == restarts
+    assert (second.items == first.items) == bool(restarts)
+    assert simulator.stats.answered[400] == 0
 
 
 async def test_expired_token_can_raise() -> None:
@@ -191,7 +205,7 @@ async def test_services_do_not_slow_each_other() -> None:
         refused = asyncio.ensure_future(session.data.get("/v1/chains"))
         await asyncio.sleep(1)
         await session.metrics.avg_tps(43114).collect()
-        assert asyncio.get_running_loop().time() < 2
+        assert time() < 2
         refused.cancel()
 
 
@@ -203,7 +217,7 @@ async def test_max_wait() -> None:
             await session.data.get("/v1/chains")
         with pytest.raises(QuotaWaitError) as caught:
             await session.data.get("/v1/chains")
-        assert asyncio.get_running_loop().time() < 1
+        assert time() < 1
     assert caught.value.retry_at == pytest.approx(1_000_060.0, abs=1)
     assert len(transport.requests) == 1
 
@@ -225,7 +239,7 @@ async def test_rate() -> None:
     events: list[Event] = []
     async with session_of(transport, rate=Limit(2, per=1.0), on_event=events.append) as session:
         await asyncio.gather(*(session.metrics.avg_tps(chain).collect() for chain in range(10)))
-        assert 3.9 <= asyncio.get_running_loop().time() <= 4.1
+        assert 3.9 <= time() <= 4.1
     assert sum(isinstance(event, RequestSent) for event in events) == 10
     assert sum(isinstance(event, PageReceived) for event in events) == 10
 
@@ -274,7 +288,7 @@ async def test_two_sessions_share_nothing() -> None:
         busy = asyncio.gather(*(slow.data.get("/v1/chains/43114") for _ in range(60)))
         await asyncio.sleep(1)
         await asyncio.gather(*(other.data.get("/v1/chains/43114") for _ in range(20)))
-        assert asyncio.get_running_loop().time() < 2
+        assert time() < 2
         await busy
     of_second = [request.status for request in simulator.requests if request.quota == "data, key 2"]
     assert of_second == [200] * 20
