@@ -73,7 +73,7 @@ async def test_bare_page_token() -> None:
             0,
             range(18, 12, -1),
             [12, 11, *range(18, 12, -1), *range(10, 0, -1)],
-            set(),
+            [],
         ),
         (
             numbered(range(20, 15, -1)),
@@ -81,7 +81,7 @@ async def test_bare_page_token() -> None:
             1,
             [99],
             [20, 19, 99, 18, 17, 16],
-            {OrderBroken},
+            [OrderBroken],
         ),
         (
             numbered(range(8, 2, -1), key="one"),
@@ -89,7 +89,7 @@ async def test_bare_page_token() -> None:
             0,
             [],
             [*range(8, 2, -1)],
-            {KeyNotUnique},
+            [KeyNotUnique],
         ),
     ],
     ids=["grew by more than a page", "broke its order", "refuted its key"],
@@ -100,9 +100,9 @@ async def test_a_page_that_changed_before_its_resumes(
     at: int,
     came: Iterable[int],
     given: list[int],
-    told: set[type[Event]],
+    told: list[type[Event]],
 ) -> None:
-    """Rows given of a page are matched after resumes, whatever became of the page, its order or its key."""
+    """Rows given of a page are matched after resumes, whatever became of it; an event tells it once."""
     service, heard = Listed(rows), list[Event]()
     resume: Checkpoint | None = None
     numbers: list[int] = []
@@ -113,7 +113,7 @@ async def test_a_page_that_changed_before_its_resumes(
             resume = Checkpoint.loads(pages.checkpoint.dumps())
             service.rows[at:at] = numbered(came) if limit == 2 else []
     assert numbers == given
-    assert {type(event) for event in heard if isinstance(event, KeyNotUnique | OrderBroken)} == told
+    assert [type(event) for event in heard if isinstance(event, KeyNotUnique | OrderBroken)] == told
 
 
 async def test_resume_in_a_second_pass() -> None:
