@@ -6,13 +6,13 @@ import asyncio
 import builtins
 import logging
 import re
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-import pytest_asyncio
 from attrs import define, field
 
 from chainapi import Cache, CacheStore, LimiterOptions, MemoryStore, Provider, Session, SessionView
@@ -86,7 +86,7 @@ async def number(view: Any, path: str = PATH) -> int:
 
 
 async def test_fresh_responses_cost_no_quota() -> None:
-    """A fresh response answers further calls without a request, until its age is reached."""
+    """A fresh response answers further calls without a request until its age, unless cache=False is given."""
     server, events = Server(), list[Event]()
     async with opened(server, on_event=events.append) as session:
         view = session.with_options(cache=kept(10.0))
@@ -97,12 +97,14 @@ async def test_fresh_responses_cost_no_quota() -> None:
         await asyncio.sleep(0.1)
         assert await number(view) == 2
         assert await number(session) == 3  # a call without the cache
+        assert await number(view.with_options(cache=False)) == 4
+        assert await number(view.with_options(tag="t")) == 2
     served = [event for event in events if isinstance(event, CacheServed)]
-    assert [(one.service, one.where, one.use) for one in served] == [
+    assert {(one.service, one.where, one.use) for one in served} == {
         ("data", "GET /v1/chains/43114", "answer")
-    ]
-    assert served[0].age == pytest.approx(9.9)
-    assert sum(isinstance(event, RequestSent) for event in events) == 3
+    }
+    assert [one.age for one in served] == [pytest.approx(9.9), 0.0]
+    assert sum(isinstance(event, RequestSent) for event in events) == 4
 
 
 async def test_stale_while_revalidate() -> None:
@@ -142,41 +144,36 @@ async def test_a_failed_revalidation_leaves_the_response() -> None:
     assert len(asyncio.all_tasks()) == 1  # closing ended the request in the background
 
 
-@pytest.mark.parametrize(
-    "fail", [{"fault": APIConnectionError("broken")}, {"status": 503}, {"seconds": 99.0}, {"status": 429}]
-)
+FAILURES: list[dict[str, Any]] = [
+    {"fault": APIConnectionError("broken")},
+    {"status": 503},
+    {"seconds": 99.0},
+    {"status": 429},
+    {"status": 404},
+]
+
+
+@pytest.mark.parametrize("fail", FAILURES)
 async def test_stale_if_error(fail: dict[str, Any]) -> None:
-    """A stale response answers a call whose request fails, and events report the fault."""
-    server, events = Server(), list[Event]()
+    """A stale response answers a call whose request fails, and an event says so; a 404 is an answer."""
+    server, events, answered = Server(), list[Event](), fail == {"status": 404}
     async with opened(server, max_attempts=1, deadline=5.0, max_wait=1.0, on_event=events.append) as session:
         view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
         assert await number(view) == 1
         await asyncio.sleep(2)
         for name, value in fail.items():
             setattr(server, name, value)
-        assert await number(view) == 1
+        with pytest.raises(NotFoundError) if answered else nullcontext():
+            assert await number(view) == 1
+        assert len(server.requests) == 2
         server.status, server.fault, server.seconds = 200, None, 0.0
         await asyncio.sleep(61)
-        assert await number(view) > 1
+        assert await number(view) == 3  # errors are not stored
         server.fault = APIConnectionError("broken")
         await asyncio.sleep(102)
         with pytest.raises(APIConnectionError):
             await number(view)
-    assert [event.use for event in events if isinstance(event, CacheServed)] == ["on error"]
-
-
-async def test_stale_responses_hide_no_answer() -> None:
-    """A 404 is an answer: no stale response takes its place, and errors are not stored."""
-    server = Server()
-    async with opened(server) as session:
-        view = session.with_options(cache=kept(1.0, stale_if_error=100.0))
-        assert await number(view) == 1
-        await asyncio.sleep(2)
-        server.status = 404
-        for _ in range(2):
-            with pytest.raises(NotFoundError):
-                await number(view)
-    assert len(server.requests) == 3
+    assert [one.use for one in events if isinstance(one, CacheServed)] == ["on error"] * (not answered)
 
 
 async def test_never_across_keys() -> None:
@@ -194,46 +191,39 @@ async def test_never_across_keys() -> None:
     assert KEY not in repr(cache)
 
 
-async def test_never_across_transports() -> None:
-    """A response never answers calls through another transport, also if that has the address of the first."""
-    cache = kept()
-    for _ in range(20):
-        server, other = Server(), Server()
-        assert server == other
-        async with opened(server) as one, opened(other) as two, opened(server) as three:
-            for session in (one, two, three):
-                assert await number(session.with_options(cache=cache)) == 1
-        assert (len(server.requests), len(other.requests)) == (1, 1)
-        del server, other, one, two, three, session  # the next ones may have their addresses
-
-
 class Slotted:
     """Transport that allows no weak references."""
 
     __slots__ = ("requests",)
 
     def __init__(self) -> None:
-        self.requests = 0
+        self.requests = list[Request]()
 
     async def send(self, request: Request) -> Response:
         """Return the number of the request."""
-        self.requests += 1
-        return Response(200, {}, b'{"number": %d}' % self.requests)
+        self.requests.append(request)
+        return Response(200, {}, b'{"number": %d}' % len(self.requests))
 
     async def aclose(self) -> None:
         """Close nothing."""
 
 
-async def test_a_transport_without_weak_references_has_its_own_responses() -> None:
-    """A session over such a transport has what it stored itself, and nothing of another session."""
+@pytest.mark.parametrize(("kind", "most"), [(Server, 1), (Slotted, 2)])
+async def test_never_across_transports(kind: type[Any], most: int) -> None:
+    """A response never answers calls through another transport, also if that has the address of the first.
+
+    A transport without weak references is another one in each session.
+    """
     cache = kept()
     for _ in range(20):
-        server = Slotted()
-        async with opened(server) as session:
-            view = session.with_options(cache=cache)
-            assert [await number(view) for _ in range(3)] == [1, 1, 1]
-        assert server.requests == 1
-        del server, session, view
+        server, other = kind(), kind()
+        async with opened(server) as one, opened(other) as two, opened(server) as three:
+            for session in (one, two, three):
+                view = session.with_options(cache=cache)
+                found = {await number(view) for _ in range(3)}
+                assert found == {most if session is three else 1}
+        assert (len(server.requests), len(other.requests)) == (most, 1)
+        del server, other, one, two, three, session, view  # the next ones may have their addresses
 
 
 @pytest.mark.adapter
@@ -350,60 +340,54 @@ async def test_bounded_by_bytes() -> None:
     assert "3 entries" in repr(store)
 
 
+async def broken() -> Any:
+    """Raise an error with a word that nobody may see."""
+    raise OSError("secret-host is away")
+
+
+async def text() -> Any:
+    """Return a text."""
+    return "secret-host"
+
+
+async def hang() -> Any:
+    """Never respond."""
+    await asyncio.Event().wait()
+
+
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("answer", "parts", "said"),
     [
-        (OSError("secret-host is away"), ["failed to read: OSError", "failed to write: OSError"]),
-        ("secret-host", ["failed to read: TypeError"]),
+        (broken, ("get", "set"), ("failed to read: OSError", "failed to write: OSError")),
+        (text, ("get",), ("failed to read: TypeError",)),
+        (hang, ("get",), ("failed to read: TimeoutError",)),
+        (hang, ("set",), ("failed to write: TimeoutError",)),
     ],
-    ids=["broken", "text"],
 )
 async def test_a_store_that_fails_costs_a_request(
-    given: Any, said: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    answer: Callable[[], Any],
+    parts: tuple[str, ...],
+    said: tuple[str, ...],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """A store that raises, or returns text, costs a request and a log line without the words of the store."""
+    """A store that fails costs a request and a line in the log without its words; one that hangs a second.
 
-    async def answer(*_: object, **__: object) -> Any:
-        if isinstance(given, Exception):
-            raise given
-        return given
-
-    monkeypatch.setattr(Store, "get", answer)
-    if isinstance(given, Exception):
-        monkeypatch.setattr(Store, "set", answer)
-    async with opened(Server()) as session:
+    The deadline of a call ends the second earlier.
+    """
+    for part in parts:
+        monkeypatch.setattr(Store, part, lambda *_, **__: answer())
+    hangs = answer is hang
+    async with opened(Server(seconds=0.3)) as session:
         view = session.with_options(cache=kept(100.0))
         with caplog.at_level(logging.WARNING, "chainapi"):
-            assert [await number(view) for _ in range(2)] == [1, 2]
-    assert [text for text in said if text not in caplog.text] == []
-    assert "secret-host" not in caplog.text
-
-
-@pytest.mark.parametrize("part", ["get", "set"])
-async def test_a_store_that_hangs_costs_a_second(
-    part: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """A store that never responds fails after a second, or at the deadline of the call."""
-    store = Store()
-
-    async def hang(*_: object, **__: object) -> None:
-        await asyncio.Event().wait()
-
-    monkeypatch.setattr(Store, part, hang)
-    async with opened(Server(seconds=0.3)) as session:
-        view = session.with_options(cache=Cache(100.0, store=store))
-        with caplog.at_level(logging.WARNING, "chainapi"):
             assert await number(view) == 1
-        assert unix() == pytest.approx(START + 1.3)
-        assert "TimeoutError" in caplog.text
-        hurried = view.with_options(deadline=0.5)
-        began = unix()
-        if part == "set":
-            assert await number(hurried) == 2
-        else:
-            with pytest.raises(DeadlineExceededError):
-                await number(hurried)
-        assert unix() - began == pytest.approx(0.5)
+            assert unix() - START == pytest.approx(1.3 if hangs else 0.3)
+            assert all(one in caplog.text for one in said)
+            with pytest.raises(DeadlineExceededError) if hangs and "get" in parts else nullcontext():
+                assert await number(view.with_options(deadline=0.5)) == 2
+            assert unix() - START == pytest.approx(1.8 if hangs else 0.6)
+    assert "secret-host" not in caplog.text
 
 
 @pytest.mark.parametrize("stale_if_error", [0.0, 100.0])
@@ -441,22 +425,34 @@ async def test_a_call_that_read_slowly_ends_at_its_deadline(
         assert "within deadline=2 s for GET /v1/chains/43114" in str(result)
 
 
-async def test_a_session_closes_while_its_store_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session that is closed sends nothing for calls that still read their store."""
-    server, reading = Server(), asyncio.Event()
+@pytest.mark.parametrize(
+    ("option", "after", "sent"),
+    [
+        ("cache", 0.25, 0),  # its store is being read
+        ("coalesce", 0.0, 0),  # the call began, its request did not
+        ("coalesce", 0.5, 1),
+    ],
+)
+async def test_closing_the_session_ends_all_callers(
+    option: str, after: float, sent: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that is closed ends all callers of a request, which it does not begin any more."""
 
     async def slow(*_: object) -> None:
-        reading.set()
         await asyncio.sleep(0.5)
 
     monkeypatch.setattr(Store, "get", slow)
+    server = server_of()
     session = opened(server)
-    call = asyncio.ensure_future(number(session.with_options(cache=kept())))
-    await reading.wait()
+    options: dict[str, Any] = {option: kept() if option == "cache" else True}
+    view = session.with_options(**options)
+    calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
+    await asyncio.sleep(after)
     await session.aclose()
-    with pytest.raises(SessionClosedError):
-        await call
-    assert server.requests == []
+    results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
+    assert [type(error) for error in results] == [SessionClosedError] * 3
+    assert len(server.requests) == sent
+    assert len(asyncio.all_tasks()) == 1
 
 
 async def test_an_error_of_decoding_a_cached_response_has_no_attempt() -> None:
@@ -486,16 +482,6 @@ async def test_bytes_of_others_are_no_response() -> None:
             store.entries.clear()
             assert await number(ahead.with_options(cache=cache)) == 3
         assert await number(view) == 4
-
-
-async def test_a_view_without_the_cache() -> None:
-    """`cache=False` switches the cache off."""
-    server = Server()
-    async with opened(server) as session:
-        view = session.with_options(cache=kept())
-        assert await number(view) == 1
-        assert await number(view.with_options(cache=False)) == 2
-        assert await number(view.with_options(tag="t")) == 1
 
 
 def test_bad_arguments() -> None:
@@ -538,18 +524,36 @@ def server_of(body: bytes = b'{"chainId": "1"}', **settings: Any) -> Answering:
     return Answering(body, **{"seconds": 1.0, **settings})
 
 
+def get(view: SessionView) -> Any:
+    """Read a resource."""
+    return view.data.get(PATH)
+
+
+def walk(view: SessionView) -> Any:
+    """Read a list."""
+    return view.data.evm.blocks(1).collect()
+
+
+async def shared(server: Any, *calls: Callable[[SessionView], Any], **options: Any) -> list[Any]:
+    """Return the results and errors of calls that a view makes at once, each with its own."""
+    async with reaching(server, **options) as session:
+        view = session.with_options(coalesce=True)
+        results: list[Any] = await asyncio.gather(*(call(view) for call in calls), return_exceptions=True)
+        assert session.data.quota.in_flight == 0
+    return results
+
+
 async def test_identical_requests_are_one() -> None:
     """A hundred identical calls send one request; each has its own result."""
     server = server_of()
+    results = await shared(server, *[get] * 100)
+    assert (len(server.requests), results) == (1, [{"chainId": "1"}] * 100)
+    assert time() == pytest.approx(1.0)
+    assert len(set(map(id, results))) == 100  # a caller may change what it got
     async with reaching(server) as session:
-        view = session.with_options(coalesce=True)
-        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(100)))
-        assert len(server.requests) == 1
-        assert time() == pytest.approx(1.0)
-        assert results == [{"chainId": "1"}] * 100
-        assert len(set(map(id, results))) == 100  # a caller may change what it got
-        await view.data.get(PATH)
-        assert len(server.requests) == 2  # a later call is no part of it
+        for _ in range(2):  # a later call is no part of the one before
+            await get(session.with_options(coalesce=True))
+    assert len(server.requests) == 3
 
 
 async def test_other_requests_are_sent() -> None:
@@ -568,9 +572,7 @@ async def test_other_requests_are_sent() -> None:
     sent = {}
     for name, (_, call) in calls.items():
         server = server_of()
-        async with reaching(server) as session:
-            view = session.with_options(coalesce=True)
-            await asyncio.gather(view.data.get(PATH), call(view))
+        await shared(server, get, call)
         sent[name] = len(server.requests)
     assert sent == {name: number for name, (number, _) in calls.items()}
 
@@ -606,46 +608,38 @@ async def test_the_last_cancelled_caller_ends_the_request() -> None:
     assert len(server.requests) == 2
 
 
-async def test_each_caller_has_its_own_error() -> None:
-    """An error reaches all callers, and each may change its own; a walk adds its position."""
-    server = server_of(b'{"message": "none"}', status=404)
-    async with reaching(server) as session:
-        view = session.with_options(coalesce=True)
-        results = await asyncio.gather(
-            *(view.data.evm.blocks(1).collect() for _ in range(2)), return_exceptions=True
-        )
-    assert len(server.requests) == 1
-    one, other = results
-    assert isinstance(one, NotFoundError)
-    assert isinstance(other, NotFoundError)
-    assert one is not other
-    assert one.checkpoint is not None
-    assert str(one) == str(other)
+@pytest.mark.parametrize(
+    ("server", "requests", "kind"),
+    [
+        (server_of(b'{"message": "none"}', status=404), 1, NotFoundError),
+        (server_of(b'{"chainId"'), 2, DecodeError),  # is requested again for all callers together
+        (Script(ZeroDivisionError()), 1, ZeroDivisionError),
+        (Script(asyncio.CancelledError()), 2, asyncio.CancelledError),  # of the transport's own
+    ],
+)
+async def test_each_caller_has_its_own_error(server: Any, requests: int, kind: type[Exception]) -> None:
+    """An error reaches all callers of a request, also a foreign one; a walk adds its position to its own."""
+    errors = await shared(server, *[walk] * 3, max_attempts=2)
+    assert [type(error) for error in errors] == [kind] * 3
+    assert len(server.requests) == requests
+    if issubclass(kind, ChainAPIError):
+        assert len(set(map(id, errors))) == 3
+        assert len(set(map(str, errors))) == 1
+        assert None not in [error.checkpoint for error in errors]
+        assert {getattr(error, "malformed", None) for error in errors} <= {None, True}
 
 
 async def test_each_caller_decodes_for_itself() -> None:
     """A model that does not fit fails its own caller only, with the numbers of the request."""
     server, events = server_of(headers={"x-request-id": "r-17"}), list[Event]()
-    async with reaching(server, on_event=events.append) as session:
-        view = session.with_options(coalesce=True)
-        calls = [view.data.get(PATH, model=list[int]), view.data.get(PATH)]
-        wrong, right = await asyncio.gather(*calls, return_exceptions=True)
-    assert len(server.requests) == 1
-    assert right == {"chainId": "1"}
+    wrong, right = await shared(
+        server, lambda view: view.data.get(PATH, model=list[int]), get, on_event=events.append
+    )
+    assert (len(server.requests), right) == (1, {"chainId": "1"})
     assert isinstance(wrong, DecodeError)
     assert "GET /v1/chains/43114" in str(wrong)
     (began,) = (event for event in events if isinstance(event, CallBegan))
     assert (wrong.call, wrong.request_id) == (began.call, "r-17")
-
-
-async def test_malformed_bodies_are_repeated_once_for_all() -> None:
-    """A body that is no JSON is requested again, for all callers together."""
-    server = server_of(b'{"chainId"')
-    async with reaching(server, max_attempts=2) as session:
-        view = session.with_options(coalesce=True)
-        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(3)), return_exceptions=True)
-    assert len(server.requests) == 2
-    assert all(isinstance(error, DecodeError) and error.malformed for error in results)
 
 
 async def test_a_later_caller_has_its_whole_deadline() -> None:
@@ -665,18 +659,6 @@ async def test_a_later_caller_has_its_whole_deadline() -> None:
     assert len(server.requests) == 2
 
 
-async def test_a_transport_that_cancels_its_requests_is_not_asked_for_ever() -> None:
-    """A transport that ends requests as cancelled ends each call as cancelled after one more request."""
-    server = Script(asyncio.CancelledError())
-    async with reaching(server) as session:
-        view = session.with_options(coalesce=True)
-        calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
-        await asyncio.wait(calls)
-        assert [call.cancelled() for call in calls] == [True] * 3
-        assert session.data.quota.in_flight == 0
-    assert len(server.requests) == 2
-
-
 async def test_a_later_caller_has_its_whole_max_wait() -> None:
     """The first caller's wait for quota is over before that of the later ones."""
     sim = Simulator(limit=1, window=60.0)
@@ -689,31 +671,6 @@ async def test_a_later_caller_has_its_whole_max_wait() -> None:
         await asyncio.wait([first, later])
     assert isinstance(first.exception(), QuotaWaitError)
     assert later.exception() is None
-
-
-async def test_closing_the_session_ends_all_callers() -> None:
-    """Callers of one request raise SessionClosedError, and no task is left."""
-    server = server_of()
-    session = reaching(server)
-    view = session.with_options(coalesce=True)
-    calls = [asyncio.ensure_future(view.data.get(PATH)) for _ in range(3)]
-    await asyncio.sleep(0.5)
-    await session.aclose()
-    results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
-    assert [type(error) for error in results] == [SessionClosedError] * 3
-    assert len(asyncio.all_tasks()) == 1
-
-
-async def test_a_request_that_has_not_begun_is_not_sent_by_a_closed_session() -> None:
-    """A session that is closed just after a call sends nothing, although the request begins later."""
-    server = server_of()
-    session = reaching(server)
-    call = asyncio.ensure_future(session.with_options(coalesce=True).data.get(PATH))
-    await asyncio.sleep(0)  # the call began, its request did not
-    await session.aclose()
-    with pytest.raises(SessionClosedError):
-        await call
-    assert server.requests == []
 
 
 async def test_a_refused_request_is_not_repeated_for_callers_with_no_more_time() -> None:
@@ -742,15 +699,6 @@ async def test_pages_are_shared_page_by_page() -> None:
     assert sim.stats.requests <= 13  # ten pages, and some fetched ahead
 
 
-async def test_an_outside_error_is_shared_as_it_is() -> None:
-    """An error of a user's transport that is none of chainapi's reaches every caller."""
-    async with reaching(Script(ZeroDivisionError())) as session:
-        view = session.with_options(coalesce=True)
-        results = await asyncio.gather(*(view.data.get(PATH) for _ in range(2)), return_exceptions=True)
-    assert [type(error) for error in results] == [ZeroDivisionError] * 2
-    assert not any(isinstance(error, ChainAPIError) for error in results)
-
-
 # The recipe of docs/caching.md: one cache for several processes, over a real Redis
 
 
@@ -766,47 +714,24 @@ def recipe() -> Any:
     return names["RedisStore"]
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """Start a server."""
-    server = RedisServer(tmp_path).start()
-    yield server.url
-    server.stop()
-
-
-@pytest_asyncio.fixture
-async def store(url: str) -> AsyncIterator[Any]:
-    """Open the store of the recipe."""
-    opened = recipe()(url)
-    yield opened
-    await opened.aclose()
-
-
 @pytest.mark.adapter
 @pytest.mark.real_time
-async def test_two_sessions_share_responses(store: Any) -> None:
-    """A response that one session fetched answers the other; the entry expires in Redis."""
-    sim = Simulator()
+@pytest.mark.parametrize("away", [False, True])
+async def test_the_recipe_for_redis(away: bool, tmp_path: Path) -> None:
+    """Sessions share responses, whose entries expire in Redis; without its server they send requests."""
+    server, sim = RedisServer(tmp_path), Simulator()
     arguments = sim.arguments()  # with one transport
-    for tag in "ab":
-        async with Session(**arguments, tag=tag) as session:
-            view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
-            chain = await view.data.chain(43114)
-            assert chain.chain_name
-    assert sim.stats.requests == 1
-    (key,) = await store._redis.keys("chainapi:cache:*")
-    assert 0 < await store._redis.ttl(key) <= 120
-    assert sim.api_key.encode() not in key + await store._redis.get(key)
-
-
-@pytest.mark.adapter
-@pytest.mark.real_time
-async def test_redis_away() -> None:
-    """Without its Redis a session sends requests."""
-    sim, store = Simulator(), recipe()("redis://127.0.0.1:1")
-    async with Session(**sim.arguments()) as session:
-        view = session.with_options(cache=Cache(fresh=60.0, store=store))
-        for _ in range(2):
-            await view.data.chain(43114)
-    assert sim.stats.requests == 2
-    await store.aclose()
+    with ExitStack() as ends:
+        if not away:
+            ends.callback(server.start().stop)
+        store = recipe()("redis://127.0.0.1:1" if away else server.url)
+        for tag in "ab":
+            async with Session(**arguments, tag=tag) as session:
+                view = session.with_options(cache=Cache(fresh=60.0, stale_if_error=60.0, store=store))
+                assert (await view.data.chain(43114)).chain_name
+        assert sim.stats.requests == 1 + away
+        if not away:
+            (key,) = await store._redis.keys("chainapi:cache:*")
+            assert 0 < await store._redis.ttl(key) <= 120
+            assert sim.api_key.encode() not in key + await store._redis.get(key)
+        await store.aclose()

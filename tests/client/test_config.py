@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -183,45 +183,39 @@ def test_any_address_is_used_or_refused(url: str) -> None:
         assert base_url(used) == used
 
 
-def test_the_origin_is_scheme_host_and_port() -> None:
-    """The key goes to the origin; the path prefix is no part of it."""
-    assert data_endpoint(data_base_url="https://example.com:8443/prefix").origin == "https://example.com:8443"
-
-
 def test_the_key_goes_over_https_or_to_loopback_alone() -> None:
-    """An http:// address is taken where nobody can listen in, and for the Metrics API, which has no key."""
+    """An http:// address is taken where nobody can listen in, and for a service without a key."""
     loopback = ("127.0.0.1:8080", "127.8.9.1", "localhost:1", "LOCALHOST", "data.localhost", "[::1]:5")
     for url in (*(f"http://{host}" for host in loopback), "https://example.com"):
         assert data_endpoint(data_base_url=url).key is not None
     others = ("example.com", "192.168.0.1", "localhost.example.com", "127.0.0.1.example.com", "notlocalhost")
+    keyless = Provider(data_base_url="http://data.example", api_key_required=False)
     for host in (*others, "[2001:db8::1]", "0.0.0.0"):
         with pytest.raises(ConfigurationError, match=r"data_base_url.*CHAINAPI_DATA_BASE_URL.*in the clear"):
             data_endpoint(data_base_url=f"http://{host}")
         assert base_url(f"http://{host}") == f"http://{host}"
+    assert resolved(keyless)[1] == ServiceConfig("data", "http://data.example")
+    with pytest.raises(ConfigurationError, match="in the clear"):
+        resolved(keyless, api_key=KEY)
+    # It goes to the origin, of which the path prefix is no part.
+    assert data_endpoint(data_base_url="https://example.com:8443/prefix").origin == "https://example.com:8443"
 
 
 # The key.
 
 
 def test_the_key_is_handed_out_on_request_only() -> None:
-    """`reveal` is the one way to the key."""
+    """`reveal` is the one way to the key: it is not shown, pickled or copied, alone or with its owner."""
     key = data_endpoint().key
     assert key is not None
     assert key.reveal() == KEY
     assert repr(key) == str(key) == "Secret('***')"
     with pytest.raises(TypeError, match="vars"):
         vars(key)
-
-
-def test_a_key_is_not_pickled_or_copied() -> None:
-    """A key is not pickled, and not copied with its owner."""
-    duplicates: list[tuple[Callable[[object], object], object]] = [
-        *((duplicate, Secret(KEY)) for duplicate in (pickle.dumps, copy.copy, copy.deepcopy)),
-        *((duplicate, data_endpoint()) for duplicate in (pickle.dumps, copy.deepcopy)),
-    ]
-    for duplicate, thing in duplicates:
-        with pytest.raises(TypeError, match="a secret is not pickled or copied"):
-            duplicate(thing)
+    for duplicate in (pickle.dumps, copy.copy, copy.deepcopy):
+        for thing in (Secret(KEY), *([data_endpoint()] if duplicate is not copy.copy else [])):
+            with pytest.raises(TypeError, match="a secret is not pickled or copied"):
+                duplicate(thing)
 
 
 def test_a_provider_has_to_be_one() -> None:
@@ -239,14 +233,6 @@ def test_a_provider_has_to_be_one() -> None:
 
 
 # Deployments by name.
-
-
-def test_a_deployment_without_keys_is_one_value() -> None:
-    """The Data API of a provider that requires no key may have any address, even without encryption."""
-    provider = Provider(data_base_url="http://data.example", api_key_required=False)
-    assert resolved(provider)[1] == ServiceConfig("data", "http://data.example")
-    with pytest.raises(ConfigurationError, match="in the clear"):
-        resolved(provider, api_key=KEY)
 
 
 def test_the_variable_names_a_deployment_that_everything_else_replaces() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 import attrs
@@ -46,49 +46,31 @@ TURNING = b'{"rows": [{"n": 1}], "nextPageToken": "a"}'
 
 async def test_stream_of_events() -> None:
     """Each request, response, retry and page of a walk has an event, in order."""
-    heard: list[Event] = []
+    heard: list[Any] = []
     simulator = Simulator(points=150, faults=[Fault(at=2, status=502)], latency=0.25)
     async with simulated(simulator, on_event=heard.append) as session:
         await session.metrics.avg_tps(43114).collect()
-    where = "GET /v1/avg_tps/43114"
+    attempt = [RequestSent, ResponseReceived]
     assert [type(event) for event in heard] == [
-        CallBegan,
-        RequestSent,
-        ResponseReceived,
-        CallEnded,
-        PageReceived,
-        CallBegan,
-        RequestSent,
-        ResponseReceived,
-        RetryScheduled,
-        RequestSent,
-        ResponseReceived,
-        CallEnded,
-        PageReceived,
+        *[CallBegan, *attempt, CallEnded, PageReceived],
+        *[CallBegan, *attempt, RetryScheduled, *attempt, CallEnded, PageReceived],
     ]
-    assert all(isinstance(event, CallEvent) and event.where == where for event in heard)
+    where, number, second = "GET /v1/avg_tps/43114", heard[0].call, heard[5].call
+    assert [(event.where, event.call) for event in heard] == [(where, number)] * 5 + [(where, second)] * 8
     began, first, answer, ended, page = heard[:5]
-    assert isinstance(began, CallBegan)
     assert began.url == f"{simulator.metrics_base_url}/v1/avg_tps/43114"
     assert began.route == "/v1/avg_tps/{chainId}"
-    number = began.call
+    assert heard[5].url.endswith("?pageToken=REDACTED")
     assert first == RequestSent("metrics", where, 1, call=number)
-    assert isinstance(ended, CallEnded)
     assert ended == CallEnded("metrics", where, ended.elapsed, 1, call=number)
-    assert ended.elapsed == pytest.approx(0.25, abs=1e-6)
-    assert isinstance(answer, ResponseReceived)
-    assert answer.status == 200
-    assert answer.elapsed == pytest.approx(0.25, abs=1e-6)
-    assert answer.size > 1_000
     assert page == PageReceived("metrics", where, 1, 100, call=number)
-    second, retry, again, last = heard[5], heard[8], heard[9], heard[11]
-    assert isinstance(second, CallBegan)
-    assert second.url.endswith("?pageToken=REDACTED")
-    assert isinstance(retry, RetryScheduled)
+    assert answer.status == 200
+    assert answer.size > 1_000
+    assert [ended.elapsed, answer.elapsed] == pytest.approx([0.25, 0.25], abs=1e-6)
+    retry, again, last = heard[8], heard[9], heard[11]
     assert (retry.attempt, retry.reason) == (1, "502")
-    assert again == RequestSent("metrics", where, 2, call=second.call)
-    assert isinstance(last, CallEnded)
-    assert (last.attempts, last.error, last.call) == (2, "", second.call)
+    assert again == RequestSent("metrics", where, 2, call=second)
+    assert (last.attempts, last.error) == (2, "")
 
 
 async def test_waits_are_reported() -> None:
@@ -198,40 +180,22 @@ async def test_events_of_a_call_have_its_number_and_tag() -> None:
     assert all(len({event.where for event in events}) == 1 for events in calls.values())
 
 
-async def test_events_of_a_restart_have_the_call_that_led_to_it() -> None:
-    """A restart has the number of the call whose answer led to it, None without one."""
-    heard: list[Event] = []
-    simulator = Simulator(points=150, faults=[Fault(at=2, status=400)])
-    async with simulated(simulator, on_event=heard.append, tag="walk") as session:
-        await session.metrics.avg_tps(43114).collect()
-    refused = next(event.call for event in heard if isinstance(event, CallEnded) and event.error)
-    assert [(one.call, one.tag) for one in heard if isinstance(one, Restarted)] == [(refused, "walk")]
-
-
 async def test_waits_for_the_own_rate_are_predicted() -> None:
-    """A call that waits for the user's own ceiling learns for how long."""
-    heard: list[Event] = []
+    """A call that waits for the own ceiling learns for how long; cancelled, it ends its wait and itself."""
+    heard: list[Any] = []
     async with simulated(Simulator(), on_event=heard.append, rate=Limit(1, per=5.0)) as session:
         for _ in range(2):
             await session.data.get("/v1/chains/43114")
-    waits = [event for event in heard if isinstance(event, QuotaWaitBegan | QuotaWaitEnded)]
-    assert [wait.reason for wait in waits] == ["rate", "rate"]
-    assert [wait.seconds for wait in waits] == pytest.approx([4.99, 5.0], abs=0.02)
-
-
-async def test_cancelled_wait_ends() -> None:
-    """A call that is cancelled while it waits ends its wait and itself."""
-    heard: list[Event] = []
-    async with simulated(Simulator(), on_event=heard.append, rate=Limit(1, per=5.0)) as session:
-        await session.data.get("/v1/chains/43114")
+        waits = [event for event in heard if isinstance(event, QuotaWaitBegan | QuotaWaitEnded)]
+        assert [wait.reason for wait in waits] == ["rate", "rate"]
+        assert [wait.seconds for wait in waits] == pytest.approx([4.99, 5.0], abs=0.02)
         task = asyncio.create_task(session.data.get("/v1/chains/1"))
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.wait((task,))
     wait, end = heard[-2:]
-    assert isinstance(wait, QuotaWaitEnded)
+    assert (type(wait), type(end)) == (QuotaWaitEnded, CallEnded)
     assert wait.seconds == pytest.approx(1.0, abs=0.01)
-    assert isinstance(end, CallEnded)
     assert (end.error, end.attempts, end.call) == ("CancelledError", 0, wait.call)
 
 
@@ -272,26 +236,32 @@ async def test_errors_of_a_walk_have_the_number_and_request_id_of_its_last_reque
     assert None not in (last.call, last.request_id)
 
 
+@attrs.frozen
+class Named:
+    """Row of a class of the program."""
+
+    name: str
+
+
 async def test_a_wrong_name_of_a_field_is_an_error_of_its_request() -> None:
-    """The error of a row that lacks the named field leads to its response, also if that is a large one."""
+    """The error of a row that lacks the named field, or has no number there, leads to its response."""
     named: list[tuple[dict[str, Any], int]] = [
         ({"key": "nope"}, 1),
-        ({"descending_key": "nope"}, 2**21),
+        ({"descending_key": "nope"}, 2**21),  # a large one
         ({"descending_key": "name"}, 1),
     ]
-    for fields, length in named:
-        for listen in (None, lambda _: None):
-            row = b'{"name": "%s"}' % (b"x" * length)
-            service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
-            async with reaching(service, on_event=listen, limiter=LimiterOptions(isolated=True)) as session:
-                pages = session.data.list("/v1/rows", items="rows", **fields)
-                said = r"which .*key= names in the response to GET /v1/rows$"
-                with pytest.raises(DecodeError, match=said) as caught:
-                    await pages.collect()
-            error = caught.value
-            assert (error.where, error.request_id) == ("GET /v1/rows", "r-1")
-            assert error.checkpoint == pages.checkpoint
-            assert error.call is not None
+    for (fields, length), model, listen in product(named, (None, Named), (None, lambda _: None)):
+        row = b'{"name": "%s"}' % (b"x" * length)
+        service = Answering(b'{"rows": [%s]}' % row, headers={"x-request-id": "r-1"})
+        async with reaching(service, on_event=listen, limiter=LimiterOptions(isolated=True)) as session:
+            pages = session.data.list("/v1/rows", items="rows", model=model, **fields)
+            said = r"which .*key= names in the response to GET /v1/rows$"
+            with pytest.raises(DecodeError, match=said) as caught:
+                await pages.collect()
+        error = caught.value
+        assert (error.where, error.request_id) == ("GET /v1/rows", "r-1")
+        assert error.checkpoint == pages.checkpoint
+        assert error.call is not None
 
 
 async def test_request_id_of_a_caller_passes_through() -> None:
@@ -323,21 +293,22 @@ async def test_observer_that_raises() -> None:
 
 
 async def test_faults_restarts_and_loops_are_reported() -> None:
-    """A broken connection, a restart and a loop each have an event of their own."""
-    heard: list[Event] = []
+    """A broken connection, a restart and a loop have an event each, with the call that led to it."""
+    heard: list[Any] = []
     body = b'{"results": [{"timestamp": 1, "value": 1}], "nextPageToken": "t"}'
-    script = Script(APIConnectionError("it broke"), Response(200, {}, body))
-    async with reaching(script, on_event=heard.append) as session:
+    good, refused = Response(200, {}, body), Response(400, {}, b"{}")
+    script = Script(APIConnectionError("it broke"), good, refused, good)
+    async with reaching(script, on_event=heard.append, tag="walk") as session:
         pages = session.metrics.avg_tps(1)
         await anext(pages)
-        await asyncio.sleep(24 * 3600)
         await anext(pages)
         with pytest.raises(PaginationLoopError):
             await anext(pages)
     broken = heard[2]
-    assert isinstance(broken, ResponseReceived)
     assert (broken.status, broken.fault, broken.error) == (None, "it broke", "APIConnectionError")
-    assert [event.restarts for event in heard if isinstance(event, Restarted)] == [1]
+    call = next(event.call for event in heard if isinstance(event, CallEnded) and event.error)
+    told = [(one.restarts, one.call, one.tag) for one in heard if isinstance(one, Restarted)]
+    assert told == [(1, call, "walk")]
     assert [event.page for event in heard if isinstance(event, LoopFound)] == [2]
 
 

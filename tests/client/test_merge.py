@@ -6,31 +6,30 @@ import asyncio
 import gc
 import tracemalloc
 from collections import Counter, defaultdict
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, nullcontext, suppress
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from attrs import define, field
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from chainapi import Failure, Pages, Session, merge
 from chainapi.errors import (
     APIConnectionError,
     AuthenticationError,
+    ChainAPIError,
     ConfigurationError,
     NotFoundError,
-    PageTokenExpiredError,
     PagingError,
-    ServerError,
     SessionClosedError,
 )
 from chainapi.simulator import Fault, Simulator
-from chainapi.testing import VirtualLoop
+from chainapi.testing import VirtualLoop, run
 from chainapi.transport import Request, Response, Transport
 from tests.client.services import alone, settle, time
-from tests.sessions import simulated
+from tests.sessions import reaching, simulated
 
 Blocks = Pages[dict[str, Any]]
 CHAINS = range(1, 7)
@@ -67,22 +66,39 @@ async def drain(merged: AsyncGenerator[Any, None], into: list[Any] | None = None
             into.append(entry)
 
 
+async def outcome(merged: AsyncGenerator[Any, None]) -> tuple[list[Any], list[tuple[str, Any]]]:
+    """Return the pages of a merge with their keys, and its errors with the notes or keys of their sources."""
+    entries: list[Any] = []
+    errors: list[tuple[str, Any]] = []
+    try:
+        await drain(merged, entries)
+    except* ChainAPIError as group:
+        for error in group.exceptions:
+            assert error.__traceback__ is not None  # it shows where it was raised
+            errors.append((error.__notes__[0], error))
+    for key, one in entries:
+        if isinstance(one, Failure):
+            assert one.checkpoint == one.error.checkpoint
+            errors.append((f"source: {key}", one.error))
+    assert alone()
+    return [(key, one) for key, one in entries if not isinstance(one, Failure)], errors
+
+
+def slow(chain: int, seconds: float) -> Fault:
+    """Return the fault that makes all responses of a chain late."""
+    return Fault(route=f"/v1/chains/{chain}/blocks", slow=seconds)
+
+
 @define
 class Wire:
-    """Simulator's transport with a delay by path, and errors on request."""
+    """Simulator's transport, behind a function that may wait or raise at the path of a request."""
 
     inner: Transport
-    delays: dict[str, float] = field(factory=dict[str, float])
-    broken: dict[str, Callable[[], BaseException]] = field(factory=dict[str, Callable[[], BaseException]])
+    before: Callable[[str], Awaitable[None]]
 
     async def send(self, request: Request) -> Response:
-        """Send a request on after its delay."""
-        for part, seconds in self.delays.items():
-            if part in request.url:
-                await asyncio.sleep(seconds)
-        for part, error in self.broken.items():
-            if part in request.url:
-                raise error()
+        """Send a request on after the function."""
+        await self.before(request.url)
         return await self.inner.send(request)
 
     async def aclose(self) -> None:
@@ -101,7 +117,7 @@ async def _asynchronously(entries: Iterable[Any]) -> AsyncGenerator[Any, None]:
 
 @define
 class Later:
-    """Asynchronous iterable that is its own iterator, and no generator."""
+    """Asynchronous iterator that is no generator."""
 
     entries: Iterator[Any]
 
@@ -198,7 +214,6 @@ async def test_nothing_happens_before_the_first_page_is_requested() -> None:
         yield from ()
 
     merged = merge(streams())
-    assert isinstance(merged, AsyncGenerator)
     await settle()
     assert not taken
     assert alone()
@@ -229,28 +244,29 @@ async def test_streams_are_opened_when_there_is_room(concurrency: int) -> None:
     assert all(stream.exhausted for stream in opened)
 
 
-@pytest.mark.parametrize("concurrency", [1, 5])
-async def test_look_ahead_is_bounded(concurrency: int) -> None:
-    """At most one page is fetched ahead for each open source, however slow the reader."""
-    simulator = Simulator(chains=range(1, 21), rows=50)
+@pytest.mark.parametrize(("known", "concurrency"), [(True, 1), (True, 5), (False, 4)])
+async def test_look_ahead_is_bounded(known: bool, concurrency: int) -> None:
+    """At most one page, or failure, is fetched ahead for each open source, however slow the reader."""
+    simulator = Simulator(chains=range(1, 21) if known else (43114,), rows=50)
     taken = 0
     async with simulated(simulator) as session:
-        async for _ in merge(many(session, range(1, 21)), concurrency=concurrency):
+        streams = many(session, range(1, 21))
+        async for _, one in merge(streams, concurrency=concurrency, on_error="yield"):
+            assert isinstance(one, Failure) != known
             taken += 1
             await asyncio.sleep(60)
             assert simulator.stats.requests <= taken + concurrency
-            if taken <= 80 - concurrency:
+            if known and taken <= 80 - concurrency:
                 assert simulator.stats.requests == taken + concurrency
-    assert taken == simulator.stats.requests == 100
+    assert taken == simulator.stats.requests == (100 if known else 20)
 
 
 async def test_waiting_sources_take_turns() -> None:
     """Sources take turns for a slow reader: every ten pages are one of each of ten sources."""
     chains = range(1, 11)
-    simulator = Simulator(chains=chains, rows=100)
-    wire = Wire(simulator.transport(), {f"/chains/{chain}/": chain * 0.3 for chain in range(5, 11)})
+    faults = [slow(chain, chain * 0.3) for chain in range(5, 11)]
     order = []
-    async with simulated(simulator, transport=wire) as session:
+    async with simulated(Simulator(chains=chains, rows=100, faults=faults)) as session:
         async for chain, _ in merge(many(session, chains)):
             order.append(chain)
             await asyncio.sleep(5)
@@ -261,12 +277,9 @@ async def test_waiting_sources_take_turns() -> None:
 
 async def test_slow_source_holds_up_nobody() -> None:
     """A slow source holds up nobody: all pages of the others are yielded meanwhile."""
-    simulator = Simulator(chains=range(1, 6), rows=100, latency=0.1)
-    wire = Wire(simulator.transport(), {"/chains/2/": 20.0})
-    order = []
-    async with simulated(simulator, transport=wire) as session:
-        async for chain, _ in merge(many(session, range(1, 6)), concurrency=2):
-            order.append(chain)
+    simulator = Simulator(chains=range(1, 6), rows=100, latency=0.1, faults=[slow(2, 20.0)])
+    async with simulated(simulator) as session:
+        order = [chain async for chain, _ in merge(many(session, range(1, 6)), concurrency=2)]
     assert order[:40].count(2) == 0
     assert order[40:] == [2] * 10
 
@@ -317,59 +330,35 @@ SECOND = b'{"results": [' + POINTS.replace(b": 169", b": 159") + b"]}"
 
 
 async def peak(sources: int, second: Response) -> int:
-    """Return the peak of bytes that a merge of some sources held.
-
-    Bytes held before it do not count.
-    """
+    """Return the peak of bytes that a merge of some sources held, beside those held before it."""
     transport = Plain(FIRST, second)
-    async with Session(
-        metrics_base_url="https://plain.invalid", transport=transport, on_expired="raise"
-    ) as session:
+    async with reaching(transport, on_expired="raise") as session:
         streams = ((chain, session.metrics.avg_tps(chain + 1)) for chain in range(sources))
         gc.collect()
         tracemalloc.start()
-        try:
+        with suppress(ExceptionGroup):
             await drain(merge(streams, concurrency=8))
-        except* PageTokenExpiredError:
-            pass
-        finally:
-            used = tracemalloc.get_traced_memory()[1]
-            tracemalloc.stop()
+        used = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
     return used
 
 
 @pytest.mark.proof
-async def test_memory_is_flat() -> None:
-    """600 sources, whose pages would take 15 MiB, take no more memory than 100, but for 1 MiB."""
-    done = Response(200, {}, SECOND)
-    few = await peak(100, done)
-    assert await peak(600, done) < few + 1024 * 1024
-
-
-@pytest.mark.proof
-async def test_failed_sources_hold_no_pages() -> None:
-    """A source that failed keeps its error and no page: 8 KiB, where a page takes 25."""
-    refused = Response(400, {}, b"{}")
-    few = await peak(100, refused)
-    assert await peak(500, refused) < few + 400 * 8 * 1024
+@pytest.mark.parametrize(
+    ("second", "sources", "more"),
+    [(Response(200, {}, SECOND), 600, 2**20), (Response(400, {}, b"{}"), 500, 400 * 8 * 1024)],
+    ids=["whole", "failed"],
+)
+async def test_memory_is_flat(second: Response, sources: int, more: int) -> None:
+    """Sources that ended, whose pages take 25 KiB, hold next to nothing; those that failed hold 8 KiB."""
+    few = await peak(100, second)
+    assert await peak(sources, second) < few + more
 
 
 # Ends
 
 
 Block = Callable[[AsyncGenerator[Any, None], Session], Any]
-
-
-async def _exhausted(merged: AsyncGenerator[Any, None], session: Session) -> None:
-    await drain(merged)
-
-
-async def _closed(merged: AsyncGenerator[Any, None], session: Session) -> None:
-    async with aclosing(merged):
-        for _ in range(7):
-            await anext(merged)
-        await asyncio.sleep(0.03)
-    assert [entry async for entry in merged] == []
 
 
 async def _thrown_in(merged: AsyncGenerator[Any, None], session: Session) -> None:
@@ -386,12 +375,6 @@ async def _cancelled_at_once(merged: AsyncGenerator[Any, None], session: Session
         await task
 
 
-async def _cancelled_in_a_wait(merged: AsyncGenerator[Any, None], session: Session) -> None:
-    with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.25):
-            await drain(merged)
-
-
 async def _session_closed(merged: AsyncGenerator[Any, None], session: Session) -> None:
     async def read() -> None:
         async for _ in merged:
@@ -401,19 +384,11 @@ async def _session_closed(merged: AsyncGenerator[Any, None], session: Session) -
         await read()
 
 
-@pytest.mark.parametrize(
-    "block", [_exhausted, _closed, _thrown_in, _cancelled_at_once, _cancelled_in_a_wait, _session_closed]
-)
-async def test_nothing_outlives_the_block(block: Block) -> None:
+@pytest.mark.parametrize("block", [_thrown_in, _cancelled_at_once, _session_closed])
+@pytest.mark.parametrize("form", [list, iter, _asynchronously])
+async def test_nothing_outlives_the_block(block: Block, form: Callable[..., Any]) -> None:
     """No task, request or open stream of a merge outlives its block, however it ends."""
-    forms: tuple[Callable[..., Any], ...] = (list, iter, _asynchronously)
-    for limit, lists in zip((None, 12, 12), forms, strict=True):
-        await left_alone(block, limit, lists)
-
-
-async def left_alone(block: Block, limit: int | None, lists: Callable[..., Any]) -> None:
-    """End a merge, and assert that nothing of it is left."""
-    simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1, limit=limit, window=3.0)
+    simulator = Simulator(chains=range(1, 21), rows=30, latency=0.1, limit=12, window=3.0)
     opened: list[Blocks] = []
 
     def opening(session: Session) -> Iterator[tuple[int, Blocks]]:
@@ -422,16 +397,20 @@ async def left_alone(block: Block, limit: int | None, lists: Callable[..., Any])
             yield chain, stream
 
     async with simulated(simulator) as session:
-        entries = opening(session)
-        merged = merge(lists(entries), concurrency=8)
-        await block(merged, session)
-        if lists is list:  # opened by the test, and taken by the merge when it began
-            opened = opened[: 0 if block is _cancelled_at_once else 8]
+        await block(merge(form(opening(session)), concurrency=8), session)
+        taken = 0 if block is _cancelled_at_once else 8
+        if form is list:  # opened by the test; those that the merge did not take can be read
+            opened, unread = opened[:taken], opened[taken:]
+            assert not [stream for stream in unread if "closed" in repr(stream)]
         assert all("closed" in repr(stream) for stream in opened if block is not _session_closed)
-        await asyncio.sleep(0)  # the streams' own pages ahead, which were cancelled
-        assert alone()
-        quota = session.data.quota
-        assert quota.in_flight == quota.waiting == 0
+        await left_alone(session)
+
+
+async def left_alone(session: Session) -> None:
+    """Assert that no task is left, and no request waits or is under way."""
+    await asyncio.sleep(0)  # the streams' own pages ahead, which were cancelled
+    assert alone()
+    assert session.data.quota.in_flight == session.data.quota.waiting == 0
 
 
 async def test_dropped_merge_ends_by_itself() -> None:
@@ -464,16 +443,6 @@ def test_loop_that_ends_meanwhile() -> None:
         runner.run(main())
     assert merged is not None
     assert complaints == []
-
-
-async def test_unread_streams_are_left_alone() -> None:
-    """Unread streams stay as they were: they can be read afterwards."""
-    async with simulated(Simulator(chains=range(1, 21), rows=30)) as session:
-        streams = dict(many(session, range(1, 21)))
-        async with aclosing(merge(streams, concurrency=4)) as merged:
-            await anext(merged)
-        assert ["closed" in repr(stream) for stream in streams.values()] == [True] * 4 + [False] * 16
-        assert len(await streams[20].collect()) == 30
 
 
 async def test_cancelled_again_while_it_ends() -> None:
@@ -511,36 +480,24 @@ async def test_cancelled_again_while_it_ends() -> None:
 async def test_transport_that_swallows_its_cancellation(error: type[Exception] | None) -> None:
     """A merge ends although a transport raises an error or returns a page in place of its cancellation."""
 
-    @define
-    class Stubborn:
-        inner: Transport
-
-        async def send(self, request: Request) -> Response:
-            """Wait, and continue when that is cancelled."""
-            if "/chains/1/" not in request.url:
-                try:
-                    await asyncio.sleep(60)
-                except asyncio.CancelledError:
-                    if "/chains/2/" in request.url:
-                        raise APIConnectionError("cancelled") from None
-            elif error is not None and "pageToken" in request.url:
-                raise error
-            return await self.inner.send(request)
-
-        async def aclose(self) -> None:
-            """Close the simulator's transport."""
-            await self.inner.aclose()
+    async def stubborn(url: str) -> None:
+        if "/chains/1/" not in url:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if "/chains/2/" in url:
+                    raise APIConnectionError("cancelled") from None
+        elif error is not None and "pageToken" in url:
+            raise error
 
     simulator = Simulator(chains=CHAINS, rows=30, limit=1_000)
-    async with simulated(simulator, transport=Stubborn(simulator.transport()), max_attempts=1) as session:
+    wire = Wire(simulator.transport(), stubborn)
+    async with simulated(simulator, transport=wire, max_attempts=1) as session:
         merged = merge(many(session, CHAINS), on_error="yield")
         assert (await anext(merged))[0] == 1
         await asyncio.sleep(1)
-        if error is None:
-            await merged.aclose()
-        else:
-            with pytest.raises(error):
-                await drain(merged)
+        with nullcontext() if error is None else pytest.raises(error):
+            await (merged.aclose() if error is None else drain(merged))
         assert time() < 2
         assert simulator.stats.requests <= 2 + 4
         assert alone()
@@ -580,20 +537,9 @@ class Torn:
 How = list[tuple[str, float]]
 
 
-@pytest.mark.parametrize(
-    ("how", "concurrency", "pause", "prefetch"),
-    [
-        ([("cancel", 0.3), ("stop", 1.7), ("close", 0.05), ("stop", 2.5)], 3, 0.05, 0),
-        ([("stop", 0.0), ("close", 3.1), ("cancel", 2.0)], 8, 0.5, 1),
-        ([("cancel", 0.9), ("cancel", 1.1), ("stop", 0.4)], 1, 0.0, 1),
-    ],
-)
-def test_torn_at_some_moments(how: How, concurrency: int, pause: float, prefetch: int) -> None:
-    """A merge that is cancelled, stopped or closed, and resumed, yields each row once, in order."""
-    tear(7, how, concurrency, pause, prefetch)
-
-
-@pytest.mark.proof
+@example(7, [("cancel", 0.3), ("stop", 1.7), ("close", 0.05), ("stop", 2.5)], 3, 0.05, 0)
+@example(7, [("stop", 0.0), ("close", 3.1), ("cancel", 2.0)], 8, 0.5, 1)
+@example(7, [("cancel", 0.9), ("cancel", 1.1), ("stop", 0.4)], 1, 0.0, 1)
 @given(
     seed=st.integers(0, 2**16),
     how=st.lists(st.tuples(st.sampled_from(["cancel", "stop", "close"]), st.floats(0, 4)), max_size=6),
@@ -602,12 +548,7 @@ def test_torn_at_some_moments(how: How, concurrency: int, pause: float, prefetch
     prefetch=st.integers(0, 1),
 )
 def test_torn_anywhere(seed: int, how: How, concurrency: int, pause: float, prefetch: int) -> None:
-    """A merge torn at any moments and resumed yields each row once, in order."""
-    tear(seed, how, concurrency, pause, prefetch)
-
-
-def tear(seed: int, how: How, concurrency: int, pause: float, prefetch: int) -> None:
-    """Tear a merge apart at some moments, resume it, and assert that each row came once.
+    """A merge torn at any moments sends nothing more, and resumed yields each row once, in order.
 
     After a stop, what was given is all that was fetched: the streams stand at the checkpoints of their pages.
     """
@@ -641,39 +582,22 @@ def tear(seed: int, how: How, concurrency: int, pause: float, prefetch: int) -> 
                 elif not reader.done():
                     reader.cancel()
                     await asyncio.wait([reader])
-                assert alone()
-            left = merge(torn.open(session, CHAINS, prefetch), concurrency=concurrency)
-            await torn.read(left, pause)
+                assert all("closed" in repr(stream) or stream.exhausted for stream in torn.streams.values())
+                await left_alone(session)
+                sent = simulator.stats.requests
+                await asyncio.sleep(seconds)
+                assert simulator.stats.requests == sent
+            await torn.read(merge(torn.open(session, CHAINS, prefetch), concurrency=concurrency), pause)
             for chain in CHAINS:
                 assert torn.rows[chain] == sorted(set(torn.rows[chain]), reverse=True)
                 assert len(torn.rows[chain]) == 45
         assert alone()
 
-    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
-        runner.run(main())
-
-
-async def test_stop_during_a_wait_for_quota() -> None:
-    """A stop ends a merge that waits for quota at once, and nothing more is sent."""
-    simulator = Simulator(chains=CHAINS, rows=100, limit=10, window=3_600)
-    async with simulated(simulator) as session:
-        stop = asyncio.Event()
-        got: list[Any] = []
-        reader = asyncio.create_task(drain(merge(many(session, CHAINS), stop=stop), got))
-        await asyncio.sleep(60)
-        assert not reader.done()
-        sent = simulator.stats.requests
-        stop.set()
-        await reader
-        assert time() == pytest.approx(60)
-        await asyncio.sleep(7_200)
-        assert simulator.stats.requests == sent
-        assert len(got) == 10
-        assert session.data.quota.waiting == 0
+    run(main())
 
 
 async def test_stop_before_the_first_page() -> None:
-    """A merge that was stopped before it was read sends nothing and ends at once."""
+    """A merge that was stopped before it was read sends nothing, and opens no stream."""
     simulator = Simulator()
     async with simulated(simulator) as session:
         stop = asyncio.Event()
@@ -681,8 +605,7 @@ async def test_stop_before_the_first_page() -> None:
         stream = blocks(session, 43114)
         await drain(merge([stream], stop=stop))
         assert simulator.stats.requests == 0
-        assert alone()
-        assert len(await stream.collect(limit=3)) == 3  # it was not opened
+        assert len(await stream.collect(limit=3)) == 3
 
 
 async def test_stop_inside_the_body_gives_what_was_fetched() -> None:
@@ -733,8 +656,12 @@ async def test_stop_as_a_stream_is_opened(soon: bool) -> None:
 async def test_stream_that_comes_after_a_cancellation_is_not_opened(how: str, ends: bool) -> None:
     """An iterable that swallows its cancellation may end, or give a stream that the merge leaves alone."""
     simulator = Simulator(chains=CHAINS, rows=10, latency=0.1)
-    wire = Wire(simulator.transport(), delays={"/2/": 1}, broken={"/2/": asyncio.CancelledError})
     late: list[Blocks] = []
+
+    async def before(url: str) -> None:
+        if "/2/" in url:
+            await asyncio.sleep(1)
+            raise asyncio.CancelledError
 
     async def streams(session: Session) -> AsyncGenerator[Blocks, None]:
         yield blocks(session, 2 if how == "cancelled" else 1)
@@ -744,6 +671,7 @@ async def test_stream_that_comes_after_a_cancellation_is_not_opened(how: str, en
             late.append(blocks(session, 3))
             yield late[0]
 
+    wire = Wire(simulator.transport(), before)
     async with simulated(simulator, transport=wire) as session:
         stop = asyncio.Event()
         asyncio.get_running_loop().call_later(5, stop.set)
@@ -765,82 +693,39 @@ async def test_stream_that_comes_after_a_cancellation_is_not_opened(how: str, en
 # Failures
 
 
-async def test_failure_is_given_in_its_turn() -> None:
-    """on_error="yield" yields a Failure for a missing source, and the others' pages."""
-    simulator = Simulator(chains=CHAINS, rows=50)
-    async with simulated(simulator) as session:
-        given = Counter[int]()
-        failures = {}
-        async for chain, outcome in merge(many(session, [1, 2, 404, 3, 405, 4, 5, 6]), on_error="yield"):
-            if isinstance(outcome, Failure):
-                failures[chain] = outcome
-            else:
-                given[chain] += len(outcome)
-    assert given == dict.fromkeys(CHAINS, 50)
-    assert list(failures) == [404, 405]
-    failure = failures[404]
-    assert isinstance(failure.error, NotFoundError)
-    assert failure.checkpoint == failure.error.checkpoint
-    assert failure.checkpoint.path == "/v1/chains/404/blocks"
-    assert alone()
+Choice = Literal["yield", "raise"]
+choice = pytest.mark.parametrize("on_error", ["yield", "raise"])
 
 
-async def test_failures_of_a_slow_reader_do_not_pile_up() -> None:
-    """Failures wait for a slow reader like pages, and their sources keep their places."""
-    simulator = Simulator()
-    async with simulated(simulator) as session:
-        got = 0
-        async for _, outcome in merge(many(session, range(50)), concurrency=4, on_error="yield"):
-            assert isinstance(outcome, Failure)
-            got += 1
-            await asyncio.sleep(1)
-            assert simulator.stats.requests <= got + 4
-    assert got == simulator.stats.requests == 50
-
-
-async def test_failures_are_raised_after_the_others_ended() -> None:
-    """on_error="raise" yields all pages of the others, then raises errors that name source and place."""
-    simulator = Simulator(chains=CHAINS, rows=50)
-    async with simulated(simulator) as session:
+@choice
+async def test_failures_stop_no_other_source(on_error: Choice) -> None:
+    """Failures are yielded in their turn, or raised after the others ended, each with source and place."""
+    async with simulated(Simulator(chains=CHAINS, rows=50)) as session:
         streams = many(session, [404, *CHAINS, 405])
-        got: list[Any] = []
-        with pytest.raises(ExceptionGroup) as caught:
-            await drain(merge(streams, concurrency=2), got)
-    assert Counter(chain for chain, _ in got) == dict.fromkeys(CHAINS, 5)
-    first, second = caught.value.exceptions
-    assert isinstance(first, NotFoundError)
-    assert first.__notes__ == ["source: 404"]
-    assert second.__notes__ == ["source: 405"]
-    assert first.checkpoint is not None
-    assert first.checkpoint.path == "/v1/chains/404/blocks"
-    assert first.__traceback__ is not None  # it shows where it was raised
-    assert alone()
+        pages, errors = await outcome(merge(streams, concurrency=2, on_error=on_error))
+    assert Counter(chain for chain, _ in pages) == dict.fromkeys(CHAINS, 5)
+    assert [source for source, _ in errors] == ["source: 404", "source: 405"]
+    for (_, error), chain in zip(errors, (404, 405), strict=True):
+        assert isinstance(error, NotFoundError)
+        assert error.checkpoint is not None
+        assert error.checkpoint.path == f"/v1/chains/{chain}/blocks"
 
 
-@pytest.mark.parametrize("on_error", ["yield", "raise"])
-async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Any) -> None:
+@choice
+async def test_source_that_failed_goes_on_at_its_checkpoint(on_error: Choice) -> None:
     """A source that failed resumes at its checkpoint, after the last page yielded."""
     simulator = Simulator(rows=50, faults=[Fault(at=5, every=1, times=6, status=500)])
-    rows: list[int] = []
     async with simulated(simulator, max_attempts=2) as session:
-        got: list[Any] = []
-        errors: list[Any] = []
-        try:
-            await drain(merge([(7, blocks(session, 43114))], on_error=on_error), got)
-        except* ServerError as group:
-            errors += group.exceptions
-        errors += [outcome.error for _, outcome in got if isinstance(outcome, Failure)]
-        rows = [number for _, page in got if not isinstance(page, Failure) for number in numbers(page)]
+        pages, [(_, error)] = await outcome(merge([(7, blocks(session, 43114))], on_error=on_error))
+        rows = [number for _, page in pages for number in numbers(page)]
         assert len(rows) == 40
-        (error,) = errors
         simulator.faults = ()
-        rest = blocks(session, 43114, resume=error.checkpoint)
-        rows += [int(row["blockNumber"]) async for row in rest.items()]
+        rows += numbers(await blocks(session, 43114, resume=error.checkpoint).collect())
     assert len(rows) == len(set(rows)) == 50
 
 
-@pytest.mark.parametrize("on_error", ["yield", "raise"])
-async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
+@choice
+async def test_wrong_key_is_tried_by_few(on_error: Choice) -> None:
     """A key that is refused ends a merge of 2,000 sources after as many requests as may be open at once."""
     simulator = Simulator(chains=range(1, 2_001))
     async with simulated(simulator, api_key="wrong") as session:
@@ -860,72 +745,52 @@ async def test_wrong_key_is_tried_by_few(on_error: Any) -> None:
     assert alone()
 
 
-@pytest.mark.parametrize("on_error", ["yield", "raise"])
-async def test_pages_come_before_an_error_of_the_session(on_error: Any) -> None:
-    """A closed session yields the pages fetched, then raises SessionClosedError."""
+@choice
+async def test_pages_come_before_an_error_of_the_session(on_error: Choice) -> None:
+    """A closed session yields the pages fetched, then raises SessionClosedError, with earlier failures."""
     simulator = Simulator(chains=CHAINS, rows=100)
     async with simulated(simulator) as session:
         got = []
 
         async def read() -> None:
-            async for chain, _ in merge(many(session, CHAINS), on_error=on_error):
-                got.append(chain)
+            async for chain, _ in merge(many(session, [404, *CHAINS]), on_error=on_error):
                 await asyncio.sleep(1)
+                got.append(chain)
                 await session.aclose()
 
-        with pytest.raises(SessionClosedError):
-            await read()
-    assert sorted(got) == [1, *CHAINS]
-    assert simulator.stats.requests == 7
-
-
-async def test_earlier_failures_are_the_context_of_an_error_of_the_session() -> None:
-    """Earlier failures are the context of an error of the session."""
-    simulator = Simulator()
-    async with simulated(simulator) as session:
-
-        async def streams() -> AsyncGenerator[tuple[int, Blocks], None]:
-            yield 404, blocks(session, 404)
-            await asyncio.sleep(1)
-            await session.aclose()
-            yield 43114, blocks(session, 43114)
-
         with pytest.raises(SessionClosedError) as caught:
-            await drain(merge(streams()))
+            await read()
     group = caught.value.__context__
-    assert isinstance(group, ExceptionGroup)
-    assert [error.__notes__ for error in group.exceptions] == [["source: 404"]]
+    told = [error.__notes__ for error in group.exceptions] if isinstance(group, ExceptionGroup) else []
+    assert told == ([["source: 404"]] if on_error == "raise" else [])
+    first = 1 if on_error == "raise" else 404
+    assert sorted(got) == sorted([first, *CHAINS])
+    assert simulator.stats.requests == (8 if on_error == "raise" else 7)
 
 
-async def test_error_of_the_iterable_is_raised_as_it_is() -> None:
-    """An error of the iterable ends the merge after the pages fetched so far, and is raised unwrapped."""
-    boom = LookupError("mine")
+@choice
+@pytest.mark.parametrize("where", ["stream", "iterable"])
+@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), asyncio.CancelledError()], ids=repr)
+async def test_bug_is_raised_as_it_is(on_error: Choice, where: str, error: BaseException) -> None:
+    """A foreign exception or a cancellation under a source or of the iterable is raised unwrapped."""
+
+    async def before(url: str) -> None:
+        if where == "stream" and "/chains/3/" in url:
+            raise error
 
     def streams(session: Session) -> Iterator[tuple[int, Blocks]]:
         yield from many(session, CHAINS)
-        raise boom
+        if where == "iterable":
+            raise error
 
-    async with simulated(Simulator(chains=CHAINS, rows=10, latency=0.1)) as session:
-        for concurrency, pages in ((3, 4), (10, 0)):
-            got: list[Any] = []
-            with pytest.raises(LookupError) as caught:
-                await drain(merge(streams(session), concurrency=concurrency), got)
-            assert caught.value is boom
-            assert len(got) >= pages
-            assert alone()
-
-
-@pytest.mark.parametrize("on_error", ["yield", "raise"])
-@pytest.mark.parametrize("error", [ZeroDivisionError("a bug"), asyncio.CancelledError()], ids=repr)
-async def test_bug_is_raised_as_it_is(on_error: Any, error: BaseException) -> None:
-    """A foreign exception or a cancellation from under a source ends the merge, and is raised unwrapped."""
-    simulator = Simulator(chains=CHAINS, rows=100, latency=0.1)
-    wire = Wire(simulator.transport(), broken={"/chains/3/": lambda: error})
-    async with simulated(simulator, transport=wire) as session:
+    simulator = Simulator(chains=CHAINS, rows=10, latency=0.1)
+    got: list[Any] = []
+    async with simulated(simulator, transport=Wire(simulator.transport(), before)) as session:
         with pytest.raises(type(error), match=r"a bug|by somebody else") as caught:
-            await drain(merge(many(session, CHAINS), on_error=on_error))
+            await drain(merge(streams(session), concurrency=3, on_error=on_error), got)
         assert caught.value is error or isinstance(error, asyncio.CancelledError)
         assert alone()
+    assert len(got) >= (4 if where == "iterable" else 0)  # the pages fetched so far
 
 
 # Streams that are not fresh
@@ -937,12 +802,11 @@ async def test_stream_given_twice(late: bool) -> None:
     async with simulated(Simulator(rows=50)) as session:
         stream = blocks(session, 43114)
         entries = [("first", stream), ("between", blocks(session, 43113)), ("again", stream)]
-        got: list[Any] = []
-        await drain(merge(entries, concurrency=1 if late else 3, on_error="yield"), got)
-    assert Counter(key for key, _ in got) == {"first": 5, "between": 5, "again": 1}
-    (failure,) = (outcome for key, outcome in got if key == "again")
-    assert isinstance(failure.error, PagingError)
-    assert "passed twice" in str(failure.error)
+        pages, errors = await outcome(merge(entries, concurrency=1 if late else 3, on_error="yield"))
+    assert Counter(key for key, _ in pages) == {"first": 5, "between": 5}
+    [(source, error)] = errors
+    assert isinstance(error, PagingError)
+    assert (source, "passed twice" in str(error)) == ("source: again", True)
     assert stream.exhausted
 
 
@@ -952,30 +816,27 @@ async def test_stream_that_was_closed() -> None:
         closed, meanwhile = blocks(session, 43114), blocks(session, 43113)
         await closed.aclose()
         failures = {}
-        async for key, outcome in merge({"closed": closed, "meanwhile": meanwhile}, on_error="yield"):
-            if isinstance(outcome, Failure):
-                failures[key] = outcome
+        async for key, one in merge({"closed": closed, "meanwhile": meanwhile}, on_error="yield"):
+            if isinstance(one, Failure):
+                failures[key] = one
             await meanwhile.aclose()
         assert sorted(failures) == ["closed", "meanwhile"]
-        for failure in failures.values():
-            assert "closed before its end" in str(failure.error)
-        rest = blocks(session, 43113, resume=failures["meanwhile"].checkpoint)
-        assert len(await rest.collect()) == 50 - failures["meanwhile"].checkpoint.rows
+        assert all("closed before its end" in str(failure.error) for failure in failures.values())
+        checkpoint = failures["meanwhile"].checkpoint
+        rest = await blocks(session, 43113, resume=checkpoint).collect()
+        assert len(rest) == 50 - checkpoint.rows
 
 
 async def test_stream_that_was_read_before() -> None:
     """A stream that was begun yields its rest; an exhausted one yields nothing."""
     async with simulated(Simulator(rows=50)) as session:
         begun, done = blocks(session, 43114), blocks(session, 43113)
-        rows = begun.items()
-        first = [int((await anext(rows))["blockNumber"]) for _ in range(3)]
+        rows = numbers(await begun.collect(3))
         await done.collect()
-        got: list[Any] = []
-        await drain(merge({"begun": begun, "done": done}), got)
-        assert {key for key, _ in got} == {"begun"}
-        first += [number for _, page in got for number in numbers(page)]
-        assert len(first) == len(set(first)) == 50
-        await rows.aclose()
+        pages, _ = await outcome(merge({"begun": begun, "done": done}))
+    assert {key for key, _ in pages} == {"begun"}
+    rows += [number for _, page in pages for number in numbers(page)]
+    assert len(rows) == len(set(rows)) == 50
 
 
 async def test_stream_that_somebody_reads() -> None:

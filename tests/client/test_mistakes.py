@@ -47,11 +47,12 @@ async def test_a_stream_is_no_list(use: Callable[[Any], Any], answer: str) -> No
 
 
 async def test_a_stream_is_no_coroutine() -> None:
-    """An awaited list method names `collect`."""
+    """An awaited list method names `collect`, and `with` names `async with`."""
     async with simulated(Simulator()) as session:
-        pages: Any = session.data.evm.blocks(43114)
         with pytest.raises(TypeError, match=r"write `rows = await stream\.collect\(\)`"):
-            await pages
+            await untyped(session.data.evm.blocks(43114))
+        with pytest.raises(TypeError, match="`async with`"), untyped(session):
+            pass
 
 
 @pytest.mark.parametrize(
@@ -141,13 +142,6 @@ async def test_a_quota_of_no_service_names_the_services() -> None:
             print(session.quota["Data"])
 
 
-def test_a_session_is_opened_by_async_with() -> None:
-    """`with` names `async with`."""
-    session: Any = Session(**Simulator().arguments())
-    with pytest.raises(TypeError, match="`async with`"), session:
-        pass
-
-
 @pytest.mark.parametrize(
     ("read", "meant"),
     [
@@ -205,8 +199,9 @@ def test_services_and_groups_can_be_copied() -> None:
             lambda session: session.metrics.avg_tps(43114, page_size=3),
             "'page_size'; the pages of this route have no size to choose: leave it out",
         ),
+        (lambda session: session.metrics.list("/v2/rows", until="endTimestamp"), "descending_key"),
     ],
-    ids=["milliseconds", "backwards", "limit", "page size"],
+    ids=["milliseconds", "backwards", "limit", "page size", "bound without an order"],
 )
 async def test_arguments_that_mean_something_else(call: Callable[[Any], Any], answer: str) -> None:
     """Bounds that no row meets, and arguments of other methods, are refused before any request."""
@@ -237,7 +232,8 @@ WRONG: dict[str, tuple[tuple[Any, ...], tuple[str, ...]]] = {
     "max_waiting": ((-1, 1.5, True, "10"), ("Session", "with_options")),
     "deadline": ((*NO_COUNT[:2], float("nan"), "5", True), ("Session", "get", "chain", "list", "blocks")),
     "size": (NO_COUNT, ("batches", "arrow_batches")),
-    "limit": (NO_COUNT, ("items", "batches", *TABLES)),
+    "limit": (NO_COUNT, ("items", "batches", "collect", *TABLES)),
+    "progress": (("false", 1, None), ("collect",)),
     "amounts": (NO_COUNT, TABLES),
 }
 

@@ -110,35 +110,6 @@ def test_session_that_is_never_closed_costs_one_warning(after: str, development:
     assert "nclosed" not in done.stderr
 
 
-LEFT = """
-import asyncio, gc, sys, threading
-from chainapi import Session
-
-def opened():
-    return Session(metrics_base_url=sys.argv[1])
-
-async def use(session, **options):
-    global kept
-    kept = session.metrics.avg_tps(43114, **options)
-    await anext(kept)
-"""
-
-
-async def left(body: str, *options: str) -> str:
-    """Run a program that leaves a session open; return its standard error.
-
-    A server runs beside it.
-    """
-    async with Simulator(points=1_000) as simulator:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, *options, "-c", LEFT + textwrap.dedent(body), simulator.metrics_base_url),
-            stderr=asyncio.subprocess.PIPE,
-        )
-        _, errors = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, errors.decode()
-    return errors.decode()
-
-
 @proof
 def test_unclosed_session_is_one_line_where_warnings_are_errors() -> None:
     """An unclosed session prints one line where warnings are errors, as nobody can catch an error there."""
@@ -155,20 +126,30 @@ def test_unclosed_session_is_one_line_where_warnings_are_errors() -> None:
 @proof
 async def test_fork_that_ends_leaves_the_session_of_its_parent_alone() -> None:
     """A forked child that ends closes nothing of its parent's, and prints nothing."""
-    body = """
-        import os
-        session = opened()
+    source = """
+        import asyncio, os, sys
+        from chainapi import Session
+
+        session = Session(metrics_base_url=sys.argv[1])
+        pages = session.metrics.avg_tps(43114)
         loop = asyncio.new_event_loop()
-        loop.run_until_complete(use(session))
+        read = pages.__anext__
+        loop.run_until_complete(read())
         child = os.fork()
         if not child:
             sys.exit()
         assert os.waitpid(child, 0)[1] == 0
-        loop.run_until_complete(anext(kept))
+        loop.run_until_complete(read())
         loop.run_until_complete(session.aclose())
         loop.close()
     """
-    assert await left(body) == ""
+    async with Simulator(points=1_000) as simulator:
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", textwrap.dedent(source), simulator.metrics_base_url),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await asyncio.wait_for(process.communicate(), 60)
+    assert (process.returncode, errors) == (0, b"")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=proof)])

@@ -15,10 +15,8 @@ from chainapi._limits.view import QuotaSnapshot, seconds_left
 from chainapi._paging import progress as progress_module
 from chainapi._paging.progress import (
     Notebook,
-    WalkProgress,
     display,
     progress_text,
-    shown,
 )
 from chainapi.errors import ServerError
 from chainapi.export import export
@@ -149,33 +147,26 @@ async def test_exports_show_sources_rows_and_time_left(seen: Seen, tmp_path: Pat
     assert texts[-1].startswith("2 of 2 sources · 400 of 400 rows (100%)")
 
 
-@pytest.mark.rule
-async def test_a_broken_terminal_stops_no_work() -> None:
+async def test_a_broken_terminal_stops_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     """A display that fails, such as a terminal that is gone, ends by itself."""
 
     class Gone(Seen):
         def update(self, text: str, share: float | None) -> None:
             raise OSError("gone")
 
+    monkeypatch.setattr(progress_module, "display", Gone)
     async with simulated(Simulator(rows=5)) as session:
-        pages = session.data.list(BLOCKS)
-        async with shown(WalkProgress(pages, [], 5), Gone()):
-            assert len(await pages.collect()) == 5
+        assert len(await session.data.list(BLOCKS).collect(progress=True)) == 5
 
 
 # Places
 
 
 @pytest.mark.rule
-def test_nothing_is_shown_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither a file nor a pipe gets a progress."""
+def test_a_line_is_written_over_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The plain line stays on one line of a terminal, and is removed in the end; a file or pipe has none."""
     monkeypatch.setattr(sys, "stderr", io.StringIO())
     assert display() is None
-
-
-@pytest.mark.rule
-def test_a_line_is_written_over_itself() -> None:
-    """The plain line stays on one line of the terminal, and is removed in the end."""
     stream = Terminal()
     line = display(stream)
     assert line is not None

@@ -52,21 +52,6 @@ def newest(held: int, count: int) -> list[int]:
     return [NEWEST + held - number for number in range(count)]
 
 
-@pytest.mark.parametrize("limit", [None, 7, 8, 99])
-async def test_to_arrow(limit: int | None) -> None:
-    """`to_arrow()` has each row once, up to the limit, and the stream can be read on."""
-    simulator = Simulator(rows=40)
-    async with simulated(simulator) as session:
-        pages = blocks(session)
-        count = min(limit or 40, 40)
-        table = await pages.to_arrow(limit)
-        assert numbers(table) == newest(40, count)
-        assert pages.checkpoint.rows == count
-        assert simulator.stats.requests == -(-count // 7)
-        rest = [row.block_number for row in await pages.collect(100)]
-        assert newest(40, count) + rest == newest(40, 40)
-
-
 @pytest.mark.parametrize("limit", [3, 7, 9])
 async def test_one_stream_gives_tables_with_several_forms_of_amounts(limit: int) -> None:
     """A stream that is read on with another form of amounts gives the rest in that form, in a page too."""
@@ -270,18 +255,6 @@ async def test_a_value_that_fits_no_column_stops_before_its_page() -> None:
     async with answering(block(txCount="x")) as session:
         with pytest.raises(DecodeError, match=r"blocks\[0\].txCount"):
             await session.data.evm.blocks(43114).to_arrow()
-
-
-async def test_a_cancelled_wait_loses_no_row_of_a_batch() -> None:
-    """After a cancelled wait `arrow_batches()` continues its batch, and no other reader goes past it."""
-    async with cancelled(blocks, lambda pages: anext(pages.arrow_batches(size=30))) as (_, pages):
-        for read in (pages.collect(), pages.to_arrow(), anext(pages.batches())):
-            with pytest.raises(PagingError, match=r"read on with arrow_batches\(\)"):
-                await read
-        with pytest.raises(PagingError, match="has taken 14 rows: read on with a size of as many or more"):
-            await anext(pages.arrow_batches(size=10))
-        batches = [batch async for batch in pages.arrow_batches(size=30)]
-        assert [number for batch in batches for number in numbers(batch)] == newest(40, 40)
 
 
 @pytest.mark.parametrize("limit", [None, 35, 14])

@@ -332,46 +332,48 @@ async def test_a_response_is_the_same_in_any_form() -> None:
         assert (outcome.status, outcome.body) == (200, BODY), name
 
 
+HALF = gzip.compress(BODY)[:-200]
+UNPACKABLE: list[tuple[str, bytes, str]] = [
+    *((f"Content-Encoding: {name}", b"{}" * 50, "") for name in ("gzip", "deflate", "zstd")),
+    (
+        "Content-Encoding: br",
+        b"{}" * 50,
+        "packed as br, which the request did not accept",
+    ),  # is not installed
+    ("X-None: 1", HALF, "the answer was cut short or could not be unpacked"),
+    ("X-None: 1", gzip.compress(BODY) * 2, "the answer was cut short or could not be unpacked"),
+]
+
+
 @both
 async def test_what_is_packed_otherwise_than_it_says_is_an_error() -> None:
-    """A body that its encoding cannot unpack is an error; one without an encoding is taken as it is."""
-    for name in ("gzip", "deflate", "br", "zstd"):
-        [outcome] = await exchange(each(encoded(b"{}" * 50, name)))
-        assert type(outcome) is APIConnectionError, name
-        if name == "br":  # no package for it is installed
-            assert "packed as br, which the request did not accept" in str(outcome)
+    """A body that cannot be unpacked is an error, and half of one no JSON; any other is taken as it is."""
+    for header, body, said in UNPACKABLE:
+        [outcome] = await exchange(each(http(body, "200 OK", header)))
+        assert type(outcome) is APIConnectionError, header
+        assert said in str(outcome)
     [outcome] = await exchange(each(http(b"\x1f\x8bnot gzip at all")))
     assert outcome.body == b"\x1f\x8bnot gzip at all"
+    async with session_on(each(encoded(HALF, "gzip"))) as (session, _):
+        with pytest.raises(DecodeError):
+            await session.data.get("/v1/x")
 
 
 @both
-@pytest.mark.parametrize("announced", [False, True])
-async def test_server_that_closes_after_some_requests_is_not_noticed(announced: bool) -> None:
-    """A keep-alive connection that ends after two requests, announced or not, causes no error."""
+@pytest.mark.parametrize("end", ["announced", "closed", "aborted"])
+async def test_a_connection_that_the_server_ended_is_not_used(end: str) -> None:
+    """A connection that ends, announced or not, or while the loop is busy, is not used, and costs no call."""
 
     async def script(peer: Peer) -> None:
         for left in (1, 0):
             await peer.request()
-            await peer.send(http(b"{}", "200 OK", *(["Connection: close"] if announced and not left else [])))
+            await peer.send(http(b"{}", "200 OK", *["Connection: close"] * (end == "announced" and not left)))
+        if end == "aborted":
+            peer.writer.transport.abort()
 
+    # No step of the loop lies between a response and the next request.
     outcomes = await exchange(script, count=5)
     assert [getattr(outcome, "status", outcome) for outcome in outcomes] == [200] * 5
-
-
-@both
-async def test_connection_that_died_while_the_loop_was_busy_is_not_used() -> None:
-    """An idle connection closed by the server is not used after a busy loop."""
-
-    async def script(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(http())
-        peer.writer.transport.abort()
-
-    async with RawServer(script) as server, AiohttpTransport() as transport:
-        for _ in range(5):
-            # No step of the loop lies between an answer and the next request.
-            assert (await transport.send(request(server))).status == 200
-        assert (len(server.requests), server.connections) == (5, 5)
 
 
 # Errors and odd bodies
@@ -392,36 +394,33 @@ async def test_valid_json_is_taken_whatever_it_is_called() -> None:
             assert await session.data.get("/v1/x") == {"name": "Zürich"}
 
 
-async def test_packed_body_that_ends_early_is_not_taken_for_a_whole_one() -> None:
-    """Half a gzip stream of the announced length is no JSON, and without its header an error in any case."""
-    half = gzip.compress(BODY)[:-200]
-    async with session_on(each(http(half, "200 OK", "Content-Encoding: gzip"))) as (session, _):
-        with pytest.raises(DecodeError):
-            await session.data.get("/v1/x")
-    for body in (half, gzip.compress(BODY) * 2):
-        [outcome] = await exchange(each(http(body)))
-        assert str(outcome) == "the answer was cut short or could not be unpacked"
-
-
 # Too large
+
+
+async def endless(peer: Peer) -> None:
+    """Send a body without end."""
+    await peer.request()
+    await peer.send(CHUNKED)
+    while True:
+        await peer.send(b"10000\r\n" + bytes(65_536) + b"\r\n")
 
 
 @both
 async def test_a_bomb_stops_at_the_cap() -> None:
-    """A body that unpacks to more than the cap is ResponseTooLargeError; one of exactly the cap is taken."""
+    """A body that is, or unpacks to, more than the cap is ResponseTooLargeError; one of the cap is taken."""
     cap = 2**20
-    bombs = {"gzip": gzip.compress(bytes(cap + 1)), "deflate": zlib.compress(bytes(cap + 1))}
-    cases: list[tuple[str | None, bytes]] = [
-        *bombs.items(),
-        (None, bombs["gzip"]),
-        ("identity", bytes(cap + 1)),
+    bomb = gzip.compress(bytes(cap + 1))
+    answers = [
+        encoded(bomb, "gzip"),
+        encoded(zlib.compress(bytes(cap + 1)), "deflate"),
+        encoded(bytes(cap + 1), "identity"),
+        http(bomb),
     ]
-    for encoding, body in cases:
-        headers = [f"Content-Encoding: {encoding}"] if encoding else []
-        [outcome] = await exchange(each(http(body, "200 OK", *headers)), max_body=cap)
-        assert type(outcome) is ResponseTooLargeError, encoding
+    for script in (*map(each, answers), endless):
+        [outcome] = await exchange(script, max_body=cap)
+        assert type(outcome) is ResponseTooLargeError
         assert "larger than max_body=1048576 bytes" in str(outcome)
-    [outcome] = await exchange(each(http(gzip.compress(bytes(cap)), "200 OK", "Content-Encoding: gzip")))
+    [outcome] = await exchange(each(encoded(gzip.compress(bytes(cap)), "gzip")))
     assert len(outcome.body) == cap
 
 
@@ -438,30 +437,6 @@ async def test_a_session_has_a_cap_of_eight_mebibytes_and_takes_another() -> Non
             Session(data_base_url=server.origin, api_key=KEY, transport=roomy) as session,
         ):
             assert await session.data.get("/v1/x") == "x" * 2**23
-
-
-def test_a_cap_that_is_none_is_refused() -> None:
-    """A max_body that is no whole number is refused."""
-    for cap in (0, -1, 1.5, "8", True):
-        options: dict[str, Any] = {"max_body": cap}
-        with pytest.raises(ConfigurationError, match="max_body="):
-            AiohttpTransport(**options)
-
-
-@both
-async def test_a_body_without_end_stops_at_the_cap() -> None:
-    """A body without end stops at the cap, and the call is not repeated."""
-
-    async def endless(peer: Peer) -> None:
-        await peer.request()
-        await peer.send(CHUNKED)
-        while True:
-            await peer.send(b"10000\r\n" + bytes(65_536) + b"\r\n")
-
-    async with RawServer(endless) as server, AiohttpTransport(max_body=2**21) as transport:
-        with pytest.raises(ResponseTooLargeError):
-            await call(server, max_attempts=3, transport=transport)
-        assert len(server.requests) == 1
 
 
 def packed(head: bytes) -> bytes:
@@ -633,19 +608,6 @@ def tls(authority: trustme.CA) -> ssl.SSLContext:
     return context
 
 
-@both
-async def test_unknown_certificate_is_refused_before_anything_is_sent(tls: ssl.SSLContext) -> None:
-    """An unknown certificate is an error at once; no byte of a request is sent."""
-    async with RawServer(each(http()), tls=tls) as server:
-        async with Session(data_base_url=server.origin, api_key=KEY, max_attempts=5) as session:
-            with pytest.raises(CertificateError, match="certificate is not trusted") as caught:
-                await session.data.get("/v1/x")
-        assert server.seen == b""
-    assert caught.value.attempts == 1
-    assert "set the variable SSL_CERT_FILE, or give ssl_context= to AiohttpTransport" in str(caught.value)
-    assert isinstance(caught.value, APIConnectionError)
-
-
 async def test_session_trusts_an_authority_of_ones_own(
     tls: ssl.SSLContext, authority: trustme.CA, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -704,53 +666,64 @@ def test_variable_that_names_no_certificates_is_refused(
         Session()
 
 
-def test_context_that_checks_nothing_is_refused() -> None:
-    """A context that checks no certificate or no host name is refused."""
-    lenient = ssl.create_default_context()
-    lenient.check_hostname = False
-    nameless = ssl.create_default_context()
-    nameless.check_hostname = False
-    lenient.verify_mode = ssl.CERT_NONE
-    for context in (lenient, nameless):
-        with pytest.raises(ConfigurationError, match="must check certificates and host names"):
-            AiohttpTransport(ssl_context=context)
-    wrong: Any = "own.pem"
-    with pytest.raises(ConfigurationError, match=r"ssl_context must be an ssl\.SSLContext, not str"):
-        AiohttpTransport(ssl_context=wrong)
+def unchecked(mode: ssl.VerifyMode) -> ssl.SSLContext:
+    """Return a context that checks no host name."""
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = mode
+    return context
 
 
-async def test_client_session_has_a_context_of_its_own() -> None:
-    """A ClientSession and a context or a proxy for it are refused together."""
+async def test_arguments_that_cannot_work_are_refused() -> None:
+    """A context that checks nothing, a cap that is none, and both a client and its settings are refused."""
+    unsafe = "must check certificates and host names"
     async with aiohttp.ClientSession() as client:
-        with pytest.raises(ConfigurationError, match="proxy= has no effect beside a ClientSession"):
-            AiohttpTransport(client, proxy="http://127.0.0.1:1")
-        with pytest.raises(ConfigurationError, match="ssl_context= has no effect beside a ClientSession"):
-            AiohttpTransport(client, ssl_context=ssl.create_default_context())
+        cases: list[tuple[dict[str, Any], str]] = [
+            *(({"max_body": cap}, "max_body=") for cap in (0, -1, 1.5, "8", True)),
+            *(({"ssl_context": unchecked(mode)}, unsafe) for mode in (ssl.CERT_NONE, ssl.CERT_REQUIRED)),
+            ({"ssl_context": "own.pem"}, r"ssl_context must be an ssl\.SSLContext, not str"),
+            (
+                {"client": client, "proxy": "http://127.0.0.1:1"},
+                "proxy= has no effect beside a ClientSession",
+            ),
+            ({"client": client, "ssl_context": ssl.create_default_context()}, "ssl_context= has no effect"),
+        ]
+        for arguments, said in cases:
+            with pytest.raises(ConfigurationError, match=said):
+                AiohttpTransport(**arguments)
 
 
+ADVICE = "set the variable SSL_CERT_FILE, or give ssl_context= to AiohttpTransport"
+
+
+@both
 @pytest.mark.parametrize(
-    ("host", "days", "reason"),
+    ("trusted", "host", "days", "reason"),
     [
-        ("other.example", 1, r"is not trusted \(.*127\.0\.0\.1.*\): check the base address"),
-        ("127.0.0.1", -9, "check this machine's clock"),
-        ("127.0.0.1", 9, "check this machine's clock"),
+        (False, "127.0.0.1", 1, f"certificate is not trusted.*{ADVICE}"),
+        (True, "other.example", 1, r"is not trusted \(.*127\.0\.0\.1.*\): check the base address"),
+        (True, "127.0.0.1", -9, "check this machine's clock"),
+        (True, "127.0.0.1", 9, "check this machine's clock"),
     ],
 )
-async def test_certificate_for_another_host_or_time_is_refused(
-    host: str, days: int, reason: str, authority: trustme.CA
+async def test_a_certificate_that_does_not_fit_is_refused(
+    trusted: bool, host: str, days: int, reason: str, authority: trustme.CA
 ) -> None:
-    """A certificate of a trusted authority is refused for another name, or if its day is not today."""
+    """An unknown certificate, or one for another host or day, is an error at once; no byte is sent."""
     ours = ssl.create_default_context()
-    authority.configure_trust(ours)
+    if trusted:
+        authority.configure_trust(ours)
     theirs = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     end = datetime.now(UTC) + timedelta(days=days)
     begin = end - timedelta(days=1, hours=1)
     authority.issue_cert(host, not_before=begin, not_after=end).configure_cert(theirs)
     async with RawServer(each(http()), tls=theirs) as server:
-        async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=ours)) as client:
-            with pytest.raises(CertificateError, match=reason):
-                await AiohttpTransport(client).send(request(server))
+        async with AiohttpTransport(ssl_context=ours) as transport:
+            with pytest.raises(CertificateError, match=reason) as caught:
+                await call(server, max_attempts=5, transport=transport)
         assert server.seen == b""
+    assert caught.value.attempts == 1
+    assert isinstance(caught.value, APIConnectionError)
 
 
 # The transport's own life
@@ -792,16 +765,6 @@ async def test_client_session_of_ones_own_is_used_and_left_as_it_was() -> None:
         assert not client.closed
         assert (dict(client.headers), client.timeout) == (headers, timeout)
         assert KEY not in repr(dict(client.headers))
-
-
-@both
-async def test_request_goes_out_as_it_is_written() -> None:
-    """A request's address is sent byte for byte, and no header describes the machine."""
-    async with RawServer(each(http())) as server, AiohttpTransport() as transport:
-        await transport.send(request(server, "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"))
-        [received] = server.requests
-    assert received.target == "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"
-    assert set(received.headers) <= {"host", "x-data-api-key", "accept", "accept-encoding", "user-agent"}
 
 
 async def test_connections_are_opened_while_the_first_request_is_under_way() -> None:
@@ -919,7 +882,8 @@ KINDS: list[tuple[str, dict[str, str], bytes | None]] = [
 
 @both
 async def test_requests_of_all_kinds_share_a_connection() -> None:
-    """A request with a body, another method or unusual headers arrives whole, on the same connection."""
+    """A request with any body, method or headers arrives byte for byte; no header describes the machine."""
+    target = "/v1/a%2Fb/%7E+x?pageToken=a%26b%23c%2Bd&q=%C3%BC"
     bodies: list[bytes] = []
 
     async def answer(peer: Peer) -> None:
@@ -931,11 +895,13 @@ async def test_requests_of_all_kinds_share_a_connection() -> None:
     async with RawServer(answer) as server, AiohttpTransport() as transport:
         for method, headers, body in KINDS:
             await transport.send(request(server))
-            await transport.send(Request(method, f"{server.origin}/v1/y", headers, body))
+            await transport.send(Request(method, server.origin + target, headers, body))
         assert server.connections == 1
+    described = {"host", "x-data-api-key", "accept", "accept-encoding", "user-agent"}
+    assert set(server.requests[0].headers) <= described
     assert bodies[1::2] == [body or b"" for *_, body in KINDS]
     for (method, headers, _), received in zip(KINDS, server.requests[1::2], strict=True):
-        assert received.raw.startswith(f"{method} /v1/y HTTP/1.1\r\n".encode())
+        assert received.raw.startswith(f"{method} {target} HTTP/1.1\r\n".encode())
         sent = {name: value.encode().decode("latin-1") for name, value in headers.items()}
         assert {name: received.headers[name.lower()] for name in headers} == sent
         assert received.raw.lower().count(b"\r\nhost: ") == received.raw.lower().count(b"\r\naccept: ") == 1

@@ -61,37 +61,38 @@ Use: TypeAlias = Callable[[Service], Awaitable[Any]]
 Kind: TypeAlias = Callable[[Simulator, Path, Use], AbstractAsyncContextManager[Service]]
 
 
+def service_of(simulator: Simulator, transport: Transport) -> Service:
+    """Return the Data API of a simulator behind a transport."""
+    return Service(transport, simulator.data_base_url, simulator.api_key)
+
+
 @asynccontextmanager
 async def in_memory(simulator: Simulator, folder: Path, use: Use) -> AsyncIterator[Service]:
     """Reach the simulator without a socket."""
     transport = simulator.transport()
-    yield Service(transport, simulator.data_base_url, simulator.api_key)
+    yield service_of(simulator, transport)
     await transport.aclose()
 
 
 @asynccontextmanager
 async def over_a_port(simulator: Simulator, folder: Path, use: Use) -> AsyncIterator[Service]:
     """Reach the simulator over plain connections of aiohttp."""
-    async with simulator:
-        transport = AiohttpTransport()
-        yield Service(transport, simulator.data_base_url, simulator.api_key)
-        await transport.aclose()
+    async with simulator, AiohttpTransport() as transport:
+        yield service_of(simulator, transport)
 
 
 @asynccontextmanager
 async def through_a_client(simulator: Simulator, folder: Path, use: Use) -> AsyncIterator[Service]:
     """Reach the simulator through a `ClientSession` of the program."""
-    async with simulator, aiohttp.ClientSession() as client:
-        transport = AiohttpTransport(client)
-        yield Service(transport, simulator.data_base_url, simulator.api_key)
-        await transport.aclose()
+    async with simulator, aiohttp.ClientSession() as client, AiohttpTransport(client) as transport:
+        yield service_of(simulator, transport)
 
 
 @asynccontextmanager
 async def recorded(simulator: Simulator, folder: Path, use: Use) -> AsyncIterator[Service]:
     """Reach the simulator through a recorder."""
     async with Recorder(folder / "recording.jsonl", simulator.transport()) as recorder:
-        yield Service(recorder, simulator.data_base_url, simulator.api_key)
+        yield service_of(simulator, recorder)
 
 
 @asynccontextmanager
@@ -100,7 +101,7 @@ async def played(simulator: Simulator, folder: Path, use: Use) -> AsyncIterator[
     async with recorded(simulator, folder, use) as service:
         await use(service)
     player = Player(folder / "recording.jsonl")
-    yield Service(player, simulator.data_base_url, simulator.api_key)
+    yield service_of(simulator, player)
     player.assert_all_played()
 
 
@@ -259,5 +260,4 @@ async def test_a_recorder_leaves_the_transport_that_it_was_given_open(tmp_path: 
     async with Recorder(tmp_path / "recording.jsonl", transport) as recorder:
         await recorder.aclose()
         await recorder.aclose()
-    service = Service(transport, simulator.data_base_url, simulator.api_key)
-    assert (await service.get("/v1/chains/43114")).status == 200
+    assert (await service_of(simulator, transport).get("/v1/chains/43114")).status == 200
