@@ -537,7 +537,7 @@ class RecordingError(ChainAPIError):
 
 
 class PagingError(ChainAPIError):
-    """A walk over pages cannot continue."""
+    """The rest of a list cannot be read."""
 
 
 class PageTokenExpiredError(PagingError):

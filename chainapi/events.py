@@ -33,13 +33,13 @@ __all__ = [
 
 @frozen
 class CallEvent:
-    """Base of the events of one call, and of the walk that made the call.
+    """Base of the events of one call, and of the stream that made the call.
 
     Attributes:
         service: `metrics` or `data`.
         where: method and path.
         call: number of the call, unique in the process; an error of the call has the same number. None if
-            no request was sent: for an answer from a cache, and for a walk that has not made a call.
+            no request was sent: for an answer from a cache, and for a stream that has not made a call.
         tag: name of the spender in `quota.spenders`, of the call or of its session.
 
     """
@@ -180,9 +180,9 @@ class PlanContradicted:
 
 @frozen
 class PageReceived(CallEvent):
-    """Event: a walk received a page of `rows` rows.
+    """Event: a stream received a page of `rows` rows.
 
-    It is the `page`-th since the walk began or restarted.
+    It is the `page`-th since the stream began or restarted.
     """
 
     page: int
@@ -191,7 +191,7 @@ class PageReceived(CallEvent):
 
 @frozen
 class Restarted(CallEvent):
-    """Event: a walk restarts at the first page, as its page token has died.
+    """Event: a stream restarts at the first page, as its page token has died.
 
     `exact` is False if rows that were yielded before a resume, or as pages, cannot be recognized any more and
     may come again. The event may then report a restart before the resume, which `restarts` includes.
@@ -206,7 +206,7 @@ class Restarted(CallEvent):
 class TokenRenewed(CallEvent):
     """Event: a page token was refused, and fetching the page before gave a new one.
 
-    The walk has received `pages` pages, and continues after them with the new token.
+    The stream has received `pages` pages, and continues after them with the new token.
     """
 
     pages: int
@@ -216,7 +216,7 @@ class TokenRenewed(CallEvent):
 class KeyNotUnique(CallEvent):
     """Event: two rows share the key that should identify a row.
 
-    They are on the `page`-th page, or on it and a neighboring page. The walk stops using the key: it drops
+    They are on the `page`-th page, or on it and a neighboring page. The stream stops using the key: it drops
     no row for it any more, and counts rows by their content. Rows that were yielded under the key come again
     after a restart.
     """
@@ -240,7 +240,7 @@ class OrderBroken(CallEvent):
 class RowsUncounted(CallEvent):
     """Event: from the `page`-th page on, rows may come again after a restart.
 
-    The walk keeps the hashes of about a million rows of a list that is in no order; this one has more.
+    The stream keeps the hashes of about a million rows of a list that is in no order; this one has more.
     """
 
     page: int
@@ -248,7 +248,7 @@ class RowsUncounted(CallEvent):
 
 @frozen
 class LoopFound(CallEvent):
-    """Event: a walk ends with PaginationLoopError.
+    """Event: a stream ends with PaginationLoopError.
 
     Its `page`-th page repeats an earlier one.
     """

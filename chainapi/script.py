@@ -28,8 +28,8 @@ def run(
 
     The session is closed when it returns. Ctrl-C cancels the function, closes the session, and ends the
     program with exit status 130 and without a traceback. Meanwhile the garbage collector runs after 50,000
-    new objects, unless `gc.set_threshold` set more: thousands of walks at once have many, and few of them are
-    garbage.
+    new objects, unless `gc.set_threshold` set more: thousands of streams at once have many, and few
+    of them are garbage.
 
     Args:
         main: the function; its argument is the session.

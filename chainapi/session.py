@@ -75,7 +75,7 @@ class Session(AsyncContextOnly, SessionView):
         deadline: seconds for a call with its waits, attempts, retries and decoding; then it raises
             DeadlineExceededError. None sets no deadline. Each page of a stream is a call; a call or a stream
             can have a deadline of its own.
-        on_expired: "restart" begins the walk again when a token expires, "raise" raises
+        on_expired: "restart" begins a stream again when a token expires, "raise" raises
             PageTokenExpiredError.
         rate: your own limit for each service: a `Limit` of requests, of units with ``units=True``, or an
             `aiolimiter.AsyncLimiter`, which other parts of your program can share.

@@ -19,7 +19,7 @@ from typing import Any, Self, TypeVar, cast
 from chainapi._api.binding import Group
 from chainapi._api.service import ServiceAPI
 from chainapi._api.view import SessionView
-from chainapi._paging.background import end
+from chainapi._background import end
 from chainapi._paging.pages import Pages
 from chainapi.errors import ConfigurationError, SessionClosedError
 from chainapi.script import check_main, refuse_running_loop

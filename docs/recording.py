@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 # The root of the project is on the path from here on.
 from chainapi import Session
-from chainapi._paging.background import in_background
+from chainapi._background import in_background
 from chainapi._tooling.files import MARKUP_HEADER, Writer
 from chainapi.cli import run
 from chainapi.cli.terminal import Terminal

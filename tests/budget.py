@@ -41,7 +41,7 @@ Figures = dict[str, float]
 HEART: Mapping[str, Sequence[str]] = {
     "face": (
         "__init__ _version session script sync json webhooks errors events transport _config _text _hints py",
-        "core core.extras core.arguments core.numbers core.duration core.private",
+        "core core.extras core.arguments core.numbers core.duration core.private _background",
     ),
     "http": ("_http _http.* core.idempotency core.canonical_json",),
     "limits": ("_limits _limits.*",),

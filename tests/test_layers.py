@@ -26,7 +26,7 @@ LAYERS = (
     {"_limits.gate", "_limits.member"},
     {"models"},
     {"_tables"},
-    {"_http", "_config", "_limits.gates", "_paging.background"},
+    {"_http", "_config", "_limits.gates", "_background"},
     {"share"},
     {
         "_api",

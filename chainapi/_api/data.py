@@ -75,7 +75,7 @@ class DataAPI(ServiceAPI):
         feature: ChainFeature | None = None,
         **options: Unpack[ListOptions],
     ) -> Pages[ChainInfo]:
-        """Walk the chains of the service (specification, section 4)."""
+        """Read the chains of the service (specification, section 4)."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}", weight="free"))

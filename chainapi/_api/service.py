@@ -104,7 +104,7 @@ class ServiceAPI:
         params: Mapping[str, object] | None = None,
         **given: object,
     ) -> Pages[Row]:
-        """Walk any list route (specification, section 4).
+        """Read any list route (specification, section 4).
 
         Args:
             path: the route below the base address, such as ``/v1/chains/43114/blocks``.

@@ -35,7 +35,7 @@ class SpecifiedMetrics(ServiceAPI):
         chain_id: ChainId,
         **options: Unpack[ListOptions],
     ) -> MetricPages[MetricPoint]:
-        """Walk the average transactions per second of a chain, newest first.
+        """Read the average transactions per second of a chain, newest first.
 
         See section 4 of the specification.
 

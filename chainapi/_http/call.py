@@ -1,4 +1,4 @@
-"""Call: one request, repeated until it succeeds or no attempt is left.
+"""Run of a call: attempts until one succeeds, or none is left.
 
 An attempt takes a permit of the gate, sends the request, and reports the outcome to the gate. Then the body
 is decoded, or `chainapi._http.retry` says how long to pause before the next attempt, or the error is raised.

@@ -133,9 +133,9 @@ class Connection:
     def call(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float | None = None
     ) -> Coroutine[Any, Any, tuple[R, Attempt]]:
-        """Send one request, with all its retries.
+        """Return the response of a call: to its own request, or to one that it shares.
 
-        Returns its decoded response, and the attempt that it belongs to. Its deadline counts from `began`
+        It is decoded, with the attempt that it belongs to. The deadline of the call counts from `began`
         on, a time of the loop; None counts from now.
 
         Raises:
@@ -157,10 +157,7 @@ class Connection:
     def _run(
         self, service: Service, call: Call, decode: Callable[[bytes], R], began: float
     ) -> Coroutine[Any, Any, tuple[R, Attempt]]:
-        """Send one request, with all its retries.
-
-        One that calls share begins later than its first call.
-        """
+        """Send the request of a call, with its retries."""
         self.enter()
         assert self._timeouts is not None  # noqa: S101 - set with the loop
         runner = CallRunner(service, call, decode, self.retries, self._timeouts, began)

@@ -63,7 +63,7 @@ class CallOptions(Private, Struct, frozen=True, eq=False):
 
     @property
     def shares(self) -> bool:
-        """Return whether one response may answer several calls."""
+        """Whether one response may answer several calls."""
         return self.coalesce or self.cache is not None
 
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar, TypeVarTuple, Unpack
 
-from chainapi._paging.background import ended
+from chainapi._background import ended
 
 __all__ = ["finish_in_thread", "in_thread"]
 

@@ -97,7 +97,10 @@ class Drip(Struct):
         return self._near() * exp2(min(max(0.0, self.steady - STEADY) / SLOWLY, 64.0))
 
     def _near(self) -> float:
-        """Return the pace but for a test: it nears the refused one, then grows slowly."""
+        """Return the pace without the growth of a test.
+
+        It nears the refused pace, then grows slowly.
+        """
         most = CLOSE * self.too_fast
         near = most - max(0.0, most - self.rate) * exp2(-self.seconds / HALFWAY)
         return near * exp(MARGIN * self.doubt * self.seconds)
@@ -379,7 +382,7 @@ class Hidden(Struct):
             self._grow(now - sent)
 
     def _check(self, learned: Policy, now: float) -> None:
-        """Learn from what passed that more came back at once than a log gives back."""
+        """Learn a window, once more has passed than a sliding log can allow."""
         learned.ledger.collect(now)
         known = self.testing or learned.limit
         more = learned.ledger.outstanding >= known + max(LEAST, (1.0 - WHOLE) * known)

@@ -143,7 +143,7 @@ class Ceiling:
         return units if self._counts_units else requests
 
     def ready(self, units: float) -> bool:
-        """Return whether it has the tokens of a request now, or as many as it can have."""
+        """Return whether the bucket has the tokens of a request, or is full."""
         return self._bucket.has_capacity(min(self.toll(units), self._bucket.max_rate))
 
     def wait(self, units: float, requests: float = 1.0) -> float:

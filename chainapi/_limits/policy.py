@@ -184,7 +184,7 @@ class Policy(Struct, eq=False):
     # --- units left -------------------------------------------------------------------------
 
     def counted(self, cost: float) -> float:
-        """Return what it counts of a request of `cost` units."""
+        """Return what the limit counts for a request of `cost` units: these, or 1."""
         return float(cost > 0.0) if self.requests else cost
 
     def room(self, now: float, held: float) -> float:
@@ -211,7 +211,7 @@ class Policy(Struct, eq=False):
     # --- predictions ------------------------------------------------------------------------
 
     def opens_at(self, now: float, cost: float, held: float) -> float:
-        """Return the predicted time of `cost` units besides the `held`."""
+        """Return when `cost` units will be free while `held` others stay taken."""
         if self.bucket is not None:
             return self.bucket.opens_at(now, cost)
         needed = min(cost, self.limit) + held

@@ -211,7 +211,7 @@ class QuotaSnapshot:
 
 @frozen
 class Estimate:
-    """Estimate of a walk.
+    """Estimate for a list.
 
     Attributes:
         requests: number of requests.

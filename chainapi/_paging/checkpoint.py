@@ -61,7 +61,7 @@ class Watermark(Struct, frozen=True, omit_defaults=True):
 
 
 class Checkpoint(Struct, frozen=True, omit_defaults=True):
-    """Position of a walk, small enough to keep after every row.
+    """Position of a stream, small enough to keep after every row.
 
     `dumps` makes it a line of text. Its page token opens pages only together with the credentials of the
     query; the API key is not in it.
@@ -72,7 +72,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
         token: token of the page to fetch next; None for the first page.
         minted_at: Unix time in seconds when the request that returned the token was sent.
         offset: rows of that page that were already given.
-        pages: pages received since the walk began or restarted, that page not counted.
+        pages: pages received since the stream began or restarted, that page not counted.
         rows: rows given in all.
         restarts: number of restarts at the first page.
         watermark: the numbers already given, if the list is in descending order of a number.
@@ -107,7 +107,7 @@ class Checkpoint(Struct, frozen=True, omit_defaults=True):
     def at_first_page(self, query: str) -> Checkpoint:
         """Return the position at the first page of the same list, for another query.
 
-        The walk restarts there, as it does when its page token has died.
+        The stream restarts there, as it does when its page token has died.
 
         Args:
             query: fingerprint of that query, such as one with another page size.

@@ -63,7 +63,7 @@ class Follow(Generic[T]):
 
     @property
     def exhausted(self) -> bool:
-        """Return whether the stream was closed: the list itself has no end."""
+        """Whether the stream was closed: the list itself has no end."""
         return self._closed.is_set()
 
     @property

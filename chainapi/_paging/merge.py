@@ -1,4 +1,4 @@
-"""Merge: walk many streams side by side, and yield their pages as they arrive."""
+"""Merge: read many streams side by side, and yield their pages as they arrive."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from weakref import WeakSet
 
 from attrs import frozen
 
-from chainapi._paging.background import end
+from chainapi._background import end
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.page import MetricPage, Page
 from chainapi._paging.pages import MetricPages, Pages
@@ -144,7 +144,7 @@ def merge(
     on_error: Literal["raise", "yield"] = "raise",
     stop: asyncio.Event | None = None,
 ) -> AsyncGenerator[tuple[Any, Any], None]:
-    """Walk many streams at once; yield ``(source, page)`` as pages arrive.
+    """Read many streams at once; yield ``(source, page)`` as pages arrive.
 
     The pages of each source are yielded in order. One page is fetched ahead for each open source, and no more
     until that one was taken, however slow the reader is. Sources take turns: no source yields two pages while
@@ -158,7 +158,7 @@ def merge(
             end.
         concurrency: how many sources may be open at once.
         on_error: policy for a source that fails. "yield" yields ``(source, Failure)`` in its turn. "raise"
-            walks the others to their ends, then raises all errors as one ExceptionGroup. An error of the
+            reads the others to their ends, then raises all errors as one ExceptionGroup. An error of the
             session (AuthenticationError, ConfigurationError, SessionClosedError), or one of `streams`, ends
             the merge either way: the pages fetched until then are yielded, then it is raised.
         stop: ends the merge gently once it is set: no request is begun any more, those on the wire or waiting

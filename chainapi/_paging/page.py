@@ -31,7 +31,7 @@ class Page(Generic[T]):
         items: its rows, in the service's order; after a resume inside a page, the rest of them.
         next_page_token: the token to the next page; None on the last one.
         checkpoint: position after the page: it resumes with the next one.
-        restarts: number of restarts of the walk before this page.
+        restarts: number of restarts of the stream before this page.
         extra: further fields that the route names, such as ``chain_info``.
         body: the response body as the service sent it.
         response: the response: status, headers, request id, seconds.

@@ -74,7 +74,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
 
     @property
     def restarts(self) -> int:
-        """Number of times the walk restarted at the first page."""
+        """Number of times the stream restarted at the first page."""
         return self.walk.restarts
 
     @property
@@ -249,7 +249,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         """Return all rows, each once; with `limit` at most that many.
 
         With `limit` you can then continue to read the stream. A partial list is never returned: an error that
-        ends the walk has the rows so far as `partial`, and after a cancelled wait the next call has them too.
+        ends the stream has the rows so far as `partial`; after a cancelled wait the next call has them too.
         `progress` shows rows, speed and the time left, in a notebook or on a terminal.
 
         Raises:
@@ -325,7 +325,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
         """Return all rows as a table of Arrow, each row once.
 
         With `limit` it has at most that many rows, and you can then continue to read the stream. A partial
-        table is never returned: an error that ends the walk has the rows so far as `partial`, a table of
+        table is never returned: an error that ends the stream has the rows so far as `partial`, a table of
         Arrow too (a list of dicts without a model), and after a cancelled wait the next call has them. With
         ``on_invalid="raw"``, invalid rows are left out.
 
@@ -390,7 +390,7 @@ class Pages(AsyncStreamOnly, Generic[T]):
     def split(
         self, ranges: int | None = None, *, blocks: int | None = None, days: float | None = None
     ) -> Split[Self]:
-        """Split the list into ranges, each a stream of its own, to walk side by side.
+        """Split the list into ranges, each a stream of its own, to read side by side.
 
         Await the result for a list of streams, or pass it to `merge`. Together they have each row once, with
         the arguments of this stream, which stays unread. A range whose end is open has the rows that the list

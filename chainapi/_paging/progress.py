@@ -18,7 +18,7 @@ from typing import Any, Protocol, TextIO
 
 from attrs import define, field, frozen
 
-from chainapi._paging.background import in_background
+from chainapi._background import in_background
 from chainapi.core.duration import in_words
 
 __all__ = ["Display", "Progress", "WalkProgress", "display", "progress_text", "shown"]

@@ -58,7 +58,7 @@ app: App = App(
     version=__version__,
     help_format="plaintext",
     help=(
-        "Walk the Metrics API and the Data API, through every page and every rate limit.\n\n"
+        "Read the Metrics API and the Data API, through every page and every rate limit.\n\n"
         "--provider public or CHAINAPI_PROVIDER=public reaches the public services, without a key too. For "
         "another deployment, CHAINAPI_METRICS_BASE_URL and CHAINAPI_DATA_BASE_URL have the addresses. "
         "CHAINAPI_API_KEY has the key of the Data API. There is no option for the key: other users of the "

@@ -1,4 +1,4 @@
-"""``chainapi estimate``: cost of a walk, before anything is sent."""
+"""``chainapi estimate``: cost of a list, before anything is sent."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def estimate(
         page_size: Rows per page; by default the maximum of the route.
         plan: Published plan, instead of CHAINAPI_PLAN.
         limit: A further limit as AMOUNT/TIME, such as 6000/minute or 100/60s; may be repeated.
-        sources: Number of lists to walk, such as chains or addresses.
+        sources: Number of lists to read, such as chains or addresses.
         json: JSON; the default if the output is not a terminal.
         terminal: The streams of the command.
 

@@ -80,7 +80,7 @@ class ExportOptions:
         partition: Keys that divide a folder, such as source,day: source, day, month, year.
         limit: Most rows of each source until it has ended once; all by default.
         lookback: Window below the newest row that is fetched again: 1d, 6h or "100 blocks".
-        ranges: Number of ranges of a source that are walked side by side, or their width: "7 days".
+        ranges: Number of ranges of a source that are read side by side, or their width: "7 days".
         on_invalid: Rows that do not fit: raise fails the source, raw keeps them aside.
         concurrency: Sources that are fetched at once; with --dask, in each of the 32 partitions.
         commit_seconds: Seconds until fetched rows are in the target; 60 for folders, 1 for files.

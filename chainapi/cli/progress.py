@@ -13,8 +13,8 @@ from rich.console import Group, RenderableType
 from rich.progress_bar import ProgressBar
 from rich.text import Text
 
+from chainapi._background import in_background
 from chainapi._limits.view import QuotaSnapshot
-from chainapi._paging.background import in_background
 from chainapi.cli.terminal import Terminal
 from chainapi.cli.wording import counted
 from chainapi.core.duration import in_words

@@ -16,7 +16,7 @@ from attrs import define, field
 from rich.console import Console, RenderableType
 from rich.live import Live
 
-from chainapi._paging.background import in_background
+from chainapi._background import in_background
 from chainapi._text import printable
 from chainapi.events import Event, WaitBegan
 from chainapi.models.exact_json import ascii_json

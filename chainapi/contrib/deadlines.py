@@ -1,4 +1,4 @@
-"""Deadline over several calls, such as the pages of a walk in a web handler."""
+"""Deadline over several calls, such as the pages of a list in a web handler."""
 
 from __future__ import annotations
 

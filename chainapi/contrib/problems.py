@@ -57,7 +57,7 @@ class Problem:
         kind: name of the kind of problem; ``type`` in JSON is ``urn:chainapi:`` and the name.
         detail: sentence about this occurrence.
         retry_after: seconds after which another request can succeed; None if nobody knows.
-        checkpoint: position of a walk that broke, as text; None outside a walk.
+        checkpoint: position of a stream that broke, as text; None outside a stream.
 
     """
 
@@ -116,7 +116,7 @@ _KINDS: Mapping[type[ChainAPIError], tuple[int, str, str]] = {  # status, kind, 
     APIConnectionError: (502, "upstream", _UPSTREAM),
     APIStatusError: (502, "upstream", _UPSTREAM),
     DecodeError: (502, "upstream", "an upstream service sent an answer that cannot be read"),
-    PagingError: (502, "walk", "the list of an upstream service cannot be read on"),
+    PagingError: (502, "paging", "the list of an upstream service cannot be read on"),
     ConfigurationError: (500, "configuration", "the server is not configured for this request"),
     ExportError: (500, "export", "the server cannot write its file"),
     ChainAPIError: (500, "internal", "the server failed"),

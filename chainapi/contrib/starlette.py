@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeAlias
 import msgspec
 
 from chainapi import Checkpoint, Pages, Session, SessionView
-from chainapi._paging.background import end, finish
+from chainapi._background import end, finish
 from chainapi.contrib.deadlines import within
 from chainapi.contrib.problems import problem_of, upstream_error
 from chainapi.contrib.streams import HEARTBEAT, Body, NDJSONBody, SSEBody

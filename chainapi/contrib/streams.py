@@ -13,13 +13,13 @@ from typing import Any, ClassVar, Self, TypeAlias
 
 from attrs import evolve
 
-from chainapi._paging.background import end
+from chainapi._background import end
 from chainapi._paging.checkpoint import Checkpoint
 from chainapi._paging.follow import Follow
 from chainapi._paging.pages import Pages
 from chainapi.contrib.problems import Problem, problem_of, upstream_error
 from chainapi.core.arguments import seconds_of, whole_number
-from chainapi.errors import ArgumentError, ChainAPIError, RateLimitedError
+from chainapi.errors import ChainAPIError, ConfigurationError, RateLimitedError
 from chainapi.json import dumps
 
 __all__ = ["HEARTBEAT", "Body", "NDJSONBody", "SSEBody"]
@@ -48,7 +48,8 @@ class Body:
         headers: further headers of the response.
 
     Raises:
-        ArgumentError: `stream` is no stream, or `limit` not a whole number above 0.
+        ConfigurationError: `stream` is no stream.
+        ArgumentError: `limit` is not a whole number above 0.
 
     """
 
@@ -251,12 +252,14 @@ class SSEBody(Body):
 
 
 def _checked(stream: Any) -> AsyncIterable[Any]:
+    given = type(stream).__name__
     if isinstance(stream, Coroutine):  # of collect(), without an await: no other warning is needed
         stream.close()
+        given = "a coroutine"
     elif isinstance(stream, AsyncIterable):
         return stream
-    raise ArgumentError(
-        f"a body takes a stream, not {type(stream).__name__}: pass the stream itself, without .collect()"
+    raise ConfigurationError(
+        f"a body takes a stream, not {given}: pass the stream itself, without .collect()"
     )
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from chainapi.errors import APIConnectionError, APIStatusError, DecodeError
-
-__all__ = ["Idempotency", "may_be_done"]
+__all__ = ["Idempotency"]
 
 
 class Idempotency(Enum):
@@ -32,13 +30,3 @@ class Idempotency(Enum):
         if method in ("GET", "HEAD", "OPTIONS"):
             return cls.SAFE
         return cls.IDEMPOTENT if method in ("PUT", "DELETE") else cls.NON_IDEMPOTENT
-
-
-_NOT_DONE = frozenset({501, 505})  # the server knows neither the method nor the version
-
-
-def may_be_done(failure: APIStatusError | APIConnectionError | DecodeError) -> bool:
-    """Return whether the server may have carried out a request in spite of the fault."""
-    if isinstance(failure, APIConnectionError):
-        return failure.sent
-    return isinstance(failure, DecodeError) or (failure.status >= 500 and failure.status not in _NOT_DONE)

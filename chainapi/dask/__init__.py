@@ -85,7 +85,7 @@ def export(
         parquet: compression and row groups of the files.
         limit: rows of each source until it has ended for the first time.
         lookback: how far below its newest row a finished source is fetched again.
-        ranges: number or width of the ranges in which each source is walked side by side, in one partition.
+        ranges: number or width of the ranges in which each source is read side by side, in one partition.
         concurrency: number of sources, or ranges, that are open at once in each running partition.
         commit_seconds: seconds after which fetched rows are in the folder, 60 by default; a worker that is
             killed loses the rows since then, and others fetch them again.

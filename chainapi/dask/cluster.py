@@ -16,7 +16,7 @@ from distributed.comm.core import CommClosedError
 from distributed.scheduler import KilledWorker
 
 from chainapi._api.catalogue import ROUTES
-from chainapi._paging.background import end
+from chainapi._background import end
 from chainapi.dask.partition import Held, Job, Outcome, export_partition, prepare
 from chainapi.dask.plugins import SESSIONS, install, stop_tasks
 from chainapi.errors import ConfigurationError, ExportError

@@ -18,7 +18,7 @@ import msgspec
 from attrs import evolve, field, frozen
 from distributed import get_worker
 
-from chainapi._paging.background import in_background
+from chainapi._background import in_background
 from chainapi.dask.plugins import SESSIONS, plugin_soon
 from chainapi.errors import ChainAPIError, ExportError, IncompleteExportError
 from chainapi.export.log import DataFile, Log, TargetState

@@ -90,8 +90,8 @@ async def export(
             rows are corrected, and withdrawn ones removed: ``"1d"``, ``"6h"``, seconds or a timedelta for a
             list whose rows have a time; ``"100 blocks"`` or a number for one with block numbers. Each run may
             choose another one.
-        ranges: number of ranges in which each source is walked side by side, or the width of each, such as
-            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one walk by default. It concerns sources that
+        ranges: number of ranges in which each source is read side by side, or the width of each, such as
+            ``100000 blocks`` or ``7 days`` (see `Pages.split`); one by default. It concerns sources that
             have not begun, and does not apply with `limit`.
         concurrency: number of sources, or ranges, that are open at once. Memory holds a page or two of each.
         commit_seconds: seconds after which fetched rows are in the target: what a kill may cost in requests,

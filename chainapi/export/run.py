@@ -25,7 +25,7 @@ from typing import Any, ParamSpec, TypeVar
 from attrs import define, evolve, field, frozen
 from msgspec.structs import replace
 
-from chainapi._paging.background import ahead, finish, in_background
+from chainapi._background import ahead, finish, in_background
 from chainapi._paging.merge import Failure, merge
 from chainapi._paging.pages import Pages
 from chainapi._tables.codec import Codec
@@ -514,6 +514,7 @@ class Writer:
         self._on_write, self._on_failure = on_write, on_failure
         self._pending = list[SourceBatch]()
         self._size = 0
+        self._since: float | None = None  # when the first page after the last commit came
         self._ended = self._failed = False
         self._arrived, self._full, self._room = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._room.set()
@@ -579,8 +580,6 @@ class Writer:
         if ended:
             self._on_write(())
         return not ended
-
-    _since: float | None = None  # when the first page after the last commit came
 
     async def _gathered(self) -> bool:
         """Wait for pages, or until a commit is due; return whether it is."""

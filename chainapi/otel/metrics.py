@@ -82,7 +82,7 @@ REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, *_ = METRICS = (
         "chainapi.refusals", "counter", "{refusal}", "Responses with status 429.", (*_SERVICE, "url.template")
     ),
     Instrument(
-        "chainapi.restarts", "counter", "{restart}", "Walks that restarted at their first page.", _SERVICE
+        "chainapi.restarts", "counter", "{restart}", "Streams that restarted at their first page.", _SERVICE
     ),
     Instrument(
         "chainapi.cache.served",

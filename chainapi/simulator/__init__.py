@@ -189,7 +189,7 @@ class Simulator(Settings):
     def rows_of(self, path: str, **query: object) -> list[dict[str, Any]]:
         """Return all current rows of a list, in the order of its pages.
 
-        Compare the rows of a walk with them. `path` leads to the list, such as
+        Compare the rows of a stream with them. `path` leads to the list, such as
         ``/v1/chains/43114/blocks``, and `query` has parameters by their names on the wire, such as
         ``startTimestamp=1_700_000_000``; those in the body of a request are JSON values. Anomalies are those
         of the latest pass over the list. A list that is read with POST has that before its path.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from chainapi._paging.background import ahead, in_background
+from chainapi._background import ahead, in_background
 from chainapi.contrib.streams import SSEBody
 
 pytestmark = pytest.mark.rule

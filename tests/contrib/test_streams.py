@@ -10,7 +10,7 @@ import pytest
 
 from chainapi import Checkpoint, MetricPoint
 from chainapi.contrib.streams import Body, NDJSONBody, SSEBody
-from chainapi.errors import ArgumentError, NotFoundError, ServerError
+from chainapi.errors import ArgumentError, ConfigurationError, NotFoundError, ServerError
 from chainapi.simulator import Fault, Simulator
 from tests.contrib.asgi import events, lines
 from tests.sessions import simulated
@@ -106,7 +106,7 @@ async def test_rows_are_no_stream(make: Limited) -> None:
     async with simulated(Simulator()) as session:
         collected: list[Any] = [[], session.metrics.avg_tps(CHAIN).collect()]
         for rows in collected:
-            with pytest.raises(ArgumentError, match=r"pass the stream itself, without \.collect\(\)"):
+            with pytest.raises(ConfigurationError, match=r"pass the stream itself, without \.collect\(\)"):
                 make(rows)
 
 

@@ -53,7 +53,7 @@ class MetricChains(Group):
 
     @endpoint(Route("/v2/chains", "chains", key=("network", "blockchain_id"), weight="free"))
     def list(self, *, network: Network | None = None, **options: Unpack[ListOptions]) -> Pages[MetricsChain]:
-        """Walk the chains that have metrics."""
+        """Read the chains that have metrics."""
         ...
 
     @endpoint(Route("/v2/chains/{chainId}", weight="free"))
@@ -83,7 +83,7 @@ class MetricChains(Group):
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of a chain, newest first."""
+        """Read a metric of a chain, newest first."""
         ...
 
     @endpoint(Route("/v2/chains/{chainId}/rollingWindowMetrics/{metric}", weight="small"))
@@ -115,7 +115,7 @@ class MetricChains(Group):
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
-        """Walk the holders of a collection."""
+        """Read the holders of a collection."""
         ...
 
     @endpoint(
@@ -132,7 +132,7 @@ class MetricChains(Group):
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
-        """Walk the addresses that held more of a token than `threshold`."""
+        """Read the addresses that held more of a token than `threshold`."""
         ...
 
     @endpoint(
@@ -145,7 +145,7 @@ class MetricChains(Group):
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         **options: Unpack[ListOptions],
     ) -> Pages[RankedAddress]:
-        """Walk the addresses that bridged more BTC.b than `threshold`."""
+        """Read the addresses that bridged more BTC.b than `threshold`."""
         ...
 
 
@@ -174,7 +174,7 @@ class MetricICM(Group):
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         **options: Unpack[ListOptions],
     ) -> Pages[IcmPoint]:
-        """Walk counts of messages over time."""
+        """Read counts of messages over time."""
         ...
 
     @endpoint(Route("/v2/icm/summary", weight="small"))
@@ -217,7 +217,7 @@ class MetricNetworks(Group):
         page_size: Annotated[int, Bounds(1, 2160)] | None = 2160,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of staking, newest first."""
+        """Read a metric of staking, newest first."""
         ...
 
 
@@ -242,7 +242,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of all validators."""
+        """Read a metric of all validators."""
         ...
 
     @endpoint(
@@ -264,7 +264,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of a validation."""
+        """Read a metric of a validation."""
         ...
 
     @endpoint(
@@ -286,7 +286,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of a node."""
+        """Read a metric of a node."""
         ...
 
     @endpoint(
@@ -308,7 +308,7 @@ class MetricL1Validators(Group):
         end_timestamp: Timestamp | None = None,
         **options: Unpack[ListOptions],
     ) -> Pages[MetricPoint]:
-        """Walk a metric of a subnet."""
+        """Read a metric of a subnet."""
         ...
 
 
@@ -326,7 +326,7 @@ class MetricSubnets(Group):
         page_size: Annotated[int, Bounds(1, 5000)] | None = 5000,
         **options: Unpack[ListOptions],
     ) -> Pages[RankedAddresses]:
-        """Walk the addresses that ran validators of a subnet."""
+        """Read the addresses that ran validators of a subnet."""
         ...
 
 
@@ -351,7 +351,7 @@ class MetricLookingGlass(Group):
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         **options: Unpack[ListOptions],
     ) -> Pages[str]:
-        """Walk the addresses that all or any of several conditions select."""
+        """Read the addresses that all or any of several conditions select."""
         ...
 
     @endpoint(
@@ -372,5 +372,5 @@ class MetricLookingGlass(Group):
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         **options: Unpack[ListOptions],
     ) -> Pages[str]:
-        """Walk the addresses of a composite query, by the route's former path."""
+        """Read the addresses of a composite query, by the route's former path."""
         ...

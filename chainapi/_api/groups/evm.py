@@ -56,7 +56,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[EvmBlock]:
-        """Walk the latest blocks of all chains."""
+        """Read the latest blocks of all chains."""
         ...
 
     @endpoint(
@@ -76,7 +76,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
-        """Walk the latest transactions of all chains."""
+        """Read the latest transactions of all chains."""
         ...
 
     @endpoint(Route("/v1/address/{address}/chains", weight="medium"))
@@ -96,7 +96,7 @@ class EVM(Group):
     def blocks(
         self, chain_id: ChainId, *, page_size: PageSize | None = 100, **options: Unpack[ListOptions]
     ) -> Pages[EvmBlock]:
-        """Walk the blocks of a chain, newest first."""
+        """Read the blocks of a chain, newest first."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/blocks/{blockId}", weight="small"))
@@ -122,7 +122,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(0, 100)] | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
-        """Walk the transactions of a block."""
+        """Read the transactions of a block."""
         ...
 
     @endpoint(
@@ -142,7 +142,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
-        """Walk the latest transactions of a chain."""
+        """Read the latest transactions of a chain."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/transactions/{txHash}", weight="medium"))
@@ -186,7 +186,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc20TokenBalance]:
-        """Walk the ERC-20 balances of an address."""
+        """Read the ERC-20 balances of an address."""
         ...
 
     @endpoint(
@@ -207,7 +207,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc721TokenBalance]:
-        """Walk the ERC-721 tokens of an address."""
+        """Read the ERC-721 tokens of an address."""
         ...
 
     @endpoint(
@@ -229,7 +229,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc1155TokenBalance]:
-        """Walk the ERC-1155 balances of an address."""
+        """Read the ERC-1155 balances of an address."""
         ...
 
     @endpoint(
@@ -249,7 +249,7 @@ class EVM(Group):
         page_size: Annotated[int, Bounds(1, 500)] | None = 500,
         **options: Unpack[ListOptions],
     ) -> Pages[CollectibleBalance]:
-        """Walk the ERC-721 and ERC-1155 balances of an address."""
+        """Read the ERC-721 and ERC-1155 balances of an address."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/contracts/{address}/transactions:getDeployment", weight="medium"))
@@ -280,7 +280,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Contract]:
-        """Walk the contracts that an address deployed."""
+        """Read the contracts that an address deployed."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/addresses/{address}", weight="medium"))
@@ -311,7 +311,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
-        """Walk the latest transactions of all chains; deprecated."""
+        """Read the latest transactions of all chains; deprecated."""
         ...
 
     @endpoint(
@@ -331,7 +331,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[EvmBlock]:
-        """Walk the latest blocks of all chains; deprecated."""
+        """Read the latest blocks of all chains; deprecated."""
         ...
 
     @endpoint(
@@ -357,7 +357,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Transfer]:
-        """Walk the transfers of a token's contract."""
+        """Read the transfers of a token's contract."""
         ...
 
     @endpoint(
@@ -382,7 +382,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[AddressTransaction]:
-        """Walk the transactions of an address, with their transfers."""
+        """Read the transactions of an address, with their transfers."""
         ...
 
     @endpoint(
@@ -408,7 +408,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[AddressTransactionV2]:
-        """Walk the transactions of an address, with the reputation of tokens."""
+        """Read the transactions of an address, with the reputation of tokens."""
         ...
 
     @endpoint(
@@ -430,7 +430,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NativeTransaction]:
-        """Walk the native transactions of an address."""
+        """Read the native transactions of an address."""
         ...
 
     @endpoint(
@@ -452,7 +452,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc20Transfer]:
-        """Walk the ERC-20 transfers of an address."""
+        """Read the ERC-20 transfers of an address."""
         ...
 
     @endpoint(
@@ -474,7 +474,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc721Transfer]:
-        """Walk the ERC-721 transfers of an address."""
+        """Read the ERC-721 transfers of an address."""
         ...
 
     @endpoint(
@@ -496,7 +496,7 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Erc1155Transfer]:
-        """Walk the ERC-1155 transfers of an address."""
+        """Read the ERC-1155 transfers of an address."""
         ...
 
     @endpoint(
@@ -527,5 +527,5 @@ class EVM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[InternalTransaction]:
-        """Walk the internal transactions of an address."""
+        """Read the internal transactions of an address."""
         ...

@@ -47,7 +47,7 @@ class ICM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[IcmMessage]:
-        """Walk the messages, newest first."""
+        """Read the messages, newest first."""
         ...
 
     @endpoint(
@@ -67,7 +67,7 @@ class ICM(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[IcmMessage]:
-        """Walk the messages of an address, newest first."""
+        """Read the messages of an address, newest first."""
         ...
 
 
@@ -101,7 +101,7 @@ class Teleporter(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[TeleporterMessage]:
-        """Walk the messages, newest first; deprecated."""
+        """Read the messages, newest first; deprecated."""
         ...
 
     @endpoint(
@@ -122,5 +122,5 @@ class Teleporter(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[TeleporterMessage]:
-        """Walk the messages of an address, newest first; deprecated."""
+        """Read the messages of an address, newest first; deprecated."""
         ...

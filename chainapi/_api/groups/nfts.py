@@ -37,7 +37,7 @@ class NFTs(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[NftToken]:
-        """Walk the tokens of a collection."""
+        """Read the tokens of a collection."""
         ...
 
     @endpoint(Route("/v1/chains/{chainId}/nfts/collections/{address}/tokens/{tokenId}", weight="medium"))

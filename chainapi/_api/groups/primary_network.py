@@ -93,7 +93,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkTransaction]:
-        """Walk the latest transactions, of some addresses or of all."""
+        """Read the latest transactions, of some addresses or of all."""
         ...
 
     @endpoint(
@@ -119,7 +119,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PChainTransaction]:
-        """Walk the active staking transactions of some addresses."""
+        """Read the active staking transactions of some addresses."""
         ...
 
     @endpoint(
@@ -140,7 +140,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PendingReward]:
-        """Walk the pending rewards."""
+        """Read the pending rewards."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/rewards", "historicalRewards", key=("utxo_id",), weight="xl"))
@@ -155,7 +155,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[HistoricalReward]:
-        """Walk the paid rewards."""
+        """Read the paid rewards."""
         ...
 
     @endpoint(
@@ -182,7 +182,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkUtxo]:
-        """Walk the UTXOs of some addresses."""
+        """Read the UTXOs of some addresses."""
         ...
 
     @endpoint(
@@ -227,7 +227,7 @@ class PrimaryNetwork(Group):
         page_size: Annotated[int, Bounds(1, 1024)] | None = 1024,
         **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkUtxo]:
-        """Walk the UTXOs of many addresses, in larger pages."""
+        """Read the UTXOs of many addresses, in larger pages."""
         ...
 
     @endpoint(
@@ -293,7 +293,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkBlock]:
-        """Walk the latest blocks."""
+        """Read the latest blocks."""
         ...
 
     @endpoint(
@@ -317,7 +317,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[PrimaryNetworkBlock]:
-        """Walk the latest blocks that a node proposed."""
+        """Read the latest blocks that a node proposed."""
         ...
 
     @endpoint(
@@ -338,7 +338,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[XChainVertex]:
-        """Walk the latest vertices of the X-Chain."""
+        """Read the latest vertices of the X-Chain."""
         ...
 
     @endpoint(
@@ -372,7 +372,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[XChainVertex]:
-        """Walk the vertices of the X-Chain at a height."""
+        """Read the vertices of the X-Chain at a height."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}/assets/{assetId}", weight="xl"))
@@ -404,7 +404,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[XChainTransaction]:
-        """Walk the transactions of an asset of the X-Chain."""
+        """Read the transactions of an asset of the X-Chain."""
         ...
 
     @endpoint(
@@ -413,7 +413,7 @@ class PrimaryNetwork(Group):
     def chain_ids(
         self, network: Network, *, addresses: Texts, **options: Unpack[ListOptions]
     ) -> Pages[AddressChainIds]:
-        """Walk some addresses, with the chains that each is active on."""
+        """Read some addresses, with the chains that each is active on."""
         ...
 
     @endpoint(
@@ -435,7 +435,7 @@ class PrimaryNetwork(Group):
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         **options: Unpack[ListOptions],
     ) -> Pages[Blockchain]:
-        """Walk the blockchains."""
+        """Read the blockchains."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/blockchains/{blockchainId}", weight="medium"))
@@ -464,7 +464,7 @@ class PrimaryNetwork(Group):
         page_size: Annotated[int, Bounds(1, 10000)] | None = 10000,
         **options: Unpack[ListOptions],
     ) -> Pages[Subnet]:
-        """Walk the subnets."""
+        """Read the subnets."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/subnets/{subnetId}", weight="medium"))
@@ -495,7 +495,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Validator]:
-        """Walk the validators."""
+        """Read the validators."""
         ...
 
     @endpoint(
@@ -516,7 +516,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Validator]:
-        """Walk the validation periods of a node."""
+        """Read the validation periods of a node."""
         ...
 
     @endpoint(Route("/v1/networks/{network}/delegators", "delegators", key=("tx_hash",), weight="medium"))
@@ -531,7 +531,7 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Delegator]:
-        """Walk the delegators."""
+        """Read the delegators."""
         ...
 
     @endpoint(
@@ -554,5 +554,5 @@ class PrimaryNetwork(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[L1Validator]:
-        """Walk the validators of L1s."""
+        """Read the validators of L1s."""
         ...

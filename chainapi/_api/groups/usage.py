@@ -73,7 +73,7 @@ class Usage(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[ApiLog]:
-        """Walk the log of requests to the Data API."""
+        """Read the log of requests to the Data API."""
         ...
 
     @endpoint(Route("/v1/subnetRpcUsageMetrics", weight="xxl"))

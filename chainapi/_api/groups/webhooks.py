@@ -31,7 +31,7 @@ class Webhooks(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[Webhook]:
-        """Walk the webhooks."""
+        """Read the webhooks."""
         ...
 
     @endpoint(Route("/v1/webhooks/{id}", weight="small"))
@@ -53,7 +53,7 @@ class Webhooks(Group):
         page_size: PageSize | None = 100,
         **options: Unpack[ListOptions],
     ) -> Pages[str]:
-        """Walk the addresses that a webhook watches."""
+        """Read the addresses that a webhook watches."""
         ...
 
     @endpoint(Route("/v1/webhooks:getSharedSecret", weight="small"))
