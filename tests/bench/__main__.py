@@ -1,7 +1,7 @@
 """Benchmark report: each figure beside its target, ``python -m tests.bench [NAME...]``.
 
 Figures are CPU time of this process: the median of paired runs, with the least and the greatest. The names of
-`BENCHES` choose lines. Those of `PROGRAMS` have processes and tables of their own, and the last two take
+`BENCHES` choose lines. Those of `PROGRAMS` have processes and tables of their own, and the last one takes
 minutes of real time.
 """
 
@@ -378,7 +378,6 @@ PROGRAMS: Mapping[str, Sequence[str]] = {
     "tables": ("tests.bench.table", "--tables"),
     "exports": ("tests.bench.sources", "--sources", "100"),
     "processes": ("tests.bench.processes",),
-    "web": ("tests.bench.web",),
 }
 
 
