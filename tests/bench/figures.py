@@ -1,4 +1,4 @@
-"""What several benchmarks need: rows of tables, figures as text, and processes that send one result."""
+"""Helpers of the benchmarks: rows of tables, figures as text, and processes with one result."""
 
 from __future__ import annotations
 

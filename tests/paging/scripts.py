@@ -107,10 +107,7 @@ class Script:
 
     @classmethod
     def from_seed(cls, seed: int) -> Script:
-        """Draw a script from a seed, without some kinds of actions.
-
-        So the others come often.
-        """
+        """Draw a script from a seed; it lacks some kinds of actions, so that the others come often."""
         source = random.Random(seed)
         manners, beginning = _draw(source, MANNERS), _draw(source, BEGINNING)
         names = [name for name in ACTIONS if name in READING or source.random() < 0.6]
