@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 import tracemalloc
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import msgspec
@@ -36,7 +36,6 @@ from tests.documents import Maker
 from tests.limits.servers import FromFirst
 
 ROUNDS = 5
-PAGES = 200
 LIMITS = {"ratelimit-policy": "9999;w=60", "ratelimit-limit": "9999", "ratelimit-remaining": "9000"}
 
 
@@ -217,20 +216,14 @@ def bench_waiting() -> None:
     row("a call that waits, with its task", f"{size / 1_024:.1f} KiB", "<= 3 KiB")
 
 
-def print_all(rows: Callable[[], Iterator[tuple[str, str, str]]]) -> None:
-    """Print the rows of a benchmark as it yields them."""
-    for cells in rows():
-        row(*cells)
-
-
 BENCHES: Mapping[str, Callable[[], None]] = {
     "walks": table.main,
     "decoding": bench_decoding,
     "request": bench_request,
     "gate": bench_gate,
     "waiting": bench_waiting,
-    "simulator": partial(print_all, bench_simulator),
-    "import": partial(print_all, bench_import),
+    "simulator": bench_simulator,
+    "import": bench_import,
 }
 PROGRAMS: Mapping[str, Sequence[str]] = {
     "tables": ("tests.bench.table", "--tables"),
