@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from functools import cache
 from typing import Any, get_type_hints
 
 import aiohttp
@@ -119,6 +120,7 @@ MODELS: dict[str, type[Any]] = {BLOCKS: Block, POINTS: Point}
 OURS: dict[str, Any] = {BLOCKS: list[EvmBlock], POINTS: list[MetricPoint]}
 
 
+@cache
 def struct_of(path: str) -> Any:
     """Return the Struct of a page, with rows as they are on the wire."""
     fields = [(name, NUMBERS.get(name, str)) for name in get_type_hints(MODELS[path])]
@@ -126,6 +128,7 @@ def struct_of(path: str) -> Any:
     return msgspec.defstruct("Body", [(FIELDS[path], list[kind]), ("nextPageToken", str | None, None)])  # type: ignore[valid-type]
 
 
+@cache
 def pydantic_of(path: str) -> Any:
     """Return the Pydantic model of a page."""
     fields: Any = {name: (kind, ...) for name, kind in get_type_hints(MODELS[path]).items()}
