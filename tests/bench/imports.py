@@ -10,9 +10,9 @@ import resource
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
-from tests.bench.figures import shown
+from tests.bench.figures import row, shown
 
 __all__ = ["bench_import"]
 
@@ -47,7 +47,7 @@ PROGRAMS: Mapping[str, tuple[str, str]] = {
 }
 
 
-def bench_import() -> Iterator[tuple[str, str, str]]:
+def bench_import() -> None:
     """Measure each program beside the import of aiohttp, in turns."""
     with tempfile.TemporaryDirectory() as compiled:
         # Compiled once, as an installed package is.
@@ -58,7 +58,7 @@ def bench_import() -> Iterator[tuple[str, str, str]]:
     base, *others = zip(*rounds, strict=True)
     for (what, (_, target)), seconds in zip(PROGRAMS.items(), others, strict=True):
         ratios = [ours / theirs for ours, theirs in zip(seconds, base, strict=True)]
-        yield f"{what}, against import aiohttp", shown(ratios), target
+        row(f"{what}, against import aiohttp", shown(ratios), target)
 
 
 def _cpu(code: str, environment: Mapping[str, str]) -> float:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,28 +13,25 @@ import msgspec
 
 from chainapi.simulator import Simulator
 from chainapi.testing import VirtualLoop
+from chainapi.transport import Request
+from tests.bench.figures import child
 
-PATHS = {
-    "/v1/chains/43114/blocks": ("data", "?pageSize={rows}"),
-    "/v1/avg_tps/43114": ("metrics", ""),
-}
-BLOCK = "/v1/chains/43114/blocks"
+BLOCKS, POINTS = "/v1/chains/43114/blocks", "/v1/avg_tps/43114"
 NEWEST = 1_767_225_600  # Unix time of the first row
 HOUR = 3_600  # seconds from one point to the next
 
 
 async def canned_bodies(points: int, rows: int = 100) -> dict[str, bytes]:
     """Return the first page of each path from the simulator."""
-    from chainapi.transport import Request
-
     simulator = Simulator(rows=100_000, points=1_000_000, metrics_page_size=points)
     transport = simulator.transport()
     bodies: dict[str, bytes] = {}
-    for path, (service, query) in PATHS.items():
-        base = simulator.data_base_url if service == "data" else simulator.metrics_base_url
-        answer = await transport.send(
-            Request("GET", f"{base}{path}{query.format(rows=rows)}", {"x-data-api-key": simulator.api_key})
-        )
+    for path, base, query in (
+        (BLOCKS, simulator.data_base_url, f"?pageSize={rows}"),
+        (POINTS, simulator.metrics_base_url, ""),
+    ):
+        request = Request("GET", base + path + query, {"x-data-api-key": simulator.api_key})
+        answer = await transport.send(request)
         fields = msgspec.json.decode(answer.body)
         fields.pop("nextPageToken", None)
         bodies[path] = msgspec.json.encode(fields)
@@ -107,7 +103,7 @@ def serve(pipe: Connection, pages: int, points: int, rows: int, nulls: int) -> N
         path: [older(body, page * sizes[path]) for page in range(pages)] for path, body in first.items()
     }
     if nulls:
-        bodies[BLOCK] = [with_nulls(body, page * rows, nulls) for page, body in enumerate(bodies[BLOCK])]
+        bodies[BLOCKS] = [with_nulls(body, page * rows, nulls) for page, body in enumerate(bodies[BLOCKS])]
 
     left = count(UNITS - 1, -1)
 
@@ -126,12 +122,5 @@ def canned_server(pages: int, points: int = 100, *, rows: int = 100, nulls: int 
 
     A page has `points` points or `rows` blocks. Blocks whose number `nulls` divides have a null.
     """
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=serve, args=(there, pages, points, rows, nulls), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{here.recv()}"
-    finally:
-        process.terminate()
-        process.join()
+    with child(serve, pages, points, rows, nulls) as port:
+        yield f"http://127.0.0.1:{port}"

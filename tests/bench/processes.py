@@ -8,14 +8,13 @@ best. The time is real, because processes cannot share a virtual clock: one run 
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from attrs import define, field
 from chainapi import Limit, Session
 from chainapi.errors import ChainAPIError
 from chainapi.simulator import Simulator
+from tests.bench.figures import row
 from tests.share.redis.server import RedisServer
 
 PROCESSES, TASKS = 8, 8
@@ -47,37 +47,23 @@ def options(way: str, place: str, api_key: str) -> dict[str, Any]:
     return {"share": RedisCarrier(place, secret=api_key.encode())}
 
 
-async def work(
-    way: str, place: str, base: str, api_key: str, tasks_each: str, timeout: str = "30", blocked: str = "3"
-) -> None:
-    """Fetch one resource again and again with some tasks, until the process is told to end.
-
-    The signal SIGUSR1 blocks its loop for `blocked` seconds.
-    """
-    logging.basicConfig(stream=sys.stdout, format="log %(message)s")
+async def work(way: str, place: str, base: str, api_key: str, tasks_each: str) -> None:
+    """Fetch one resource again and again with some tasks, until the process is told to end."""
     ended, loop, sockets = asyncio.Event(), asyncio.get_running_loop(), open_sockets()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
-    loop.add_signal_handler(signal.SIGUSR1, time.sleep, float(blocked))
-    answered = [loop.time()] * int(tasks_each)
-    arguments = options(way, place, api_key)
-    async with Session(data_base_url=base, api_key=api_key, timeout=float(timeout), **arguments) as session:
+    async with Session(data_base_url=base, api_key=api_key, **options(way, place, api_key)) as session:
 
-        async def fetch(number: int) -> None:
+        async def fetch() -> None:
             while True:
                 try:
                     await session.data.get("/v1/chains/43114")
                 except ChainAPIError as error:
                     print("failed", repr(error), flush=True)
                     await asyncio.sleep(0.1)
-                else:
-                    answered[number] = loop.time()
 
         began = time.process_time()
-        tasks = [asyncio.create_task(fetch(number)) for number in range(int(tasks_each))]
-        while not ended.is_set():
-            print("silent", loop.time() - min(answered), flush=True)
-            with suppress(TimeoutError):
-                await asyncio.wait_for(ended.wait(), 1.0)
+        tasks = [asyncio.create_task(fetch()) for _ in range(int(tasks_each))]
+        await ended.wait()
         print("cpu", time.process_time() - began, flush=True)
         for task in tasks:
             task.cancel()
@@ -90,10 +76,10 @@ async def work(
         print("failed to close", open_sockets() - sockets, "sockets", flush=True)
 
 
-def open_sockets(process: int | str = "self") -> int:
-    """Return how many sockets a process has open."""
+def open_sockets() -> int:
+    """Return how many sockets this process has open."""
     found = 0
-    for path in Path(f"/proc/{process}/fd").iterdir():
+    for path in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the one of this listing
             found += str(path.readlink()).startswith("socket:")
     return found
@@ -104,37 +90,23 @@ def open_sockets(process: int | str = "self") -> int:
 
 @define
 class Worker:
-    """Process of a job, and what it printed.
-
-    Attributes:
-        silent: longest time in seconds for which one of its tasks had no answer.
-        heard: time of the loop at which the process printed last.
-
-    """
+    """Process of a job, and what it printed."""
 
     process: asyncio.subprocess.Process
     killed: bool = False
     cpu: float = 0.0
-    silent: float = 0.0
-    heard: float = field(factory=lambda: asyncio.get_running_loop().time())
     reader: asyncio.Task[None] | None = None
     failures: list[str] = field(factory=list[str])
-    warnings: list[str] = field(factory=list[str])
 
     async def read(self) -> None:
         """Read what the process prints."""
         assert self.process.stdout is not None
         async for line in self.process.stdout:
-            self.heard = asyncio.get_running_loop().time()
             if not line.endswith(b"\n"):  # it was killed
                 return
             word, _, rest = line.decode().strip().partition(" ")
             if word == "cpu":
                 self.cpu = float(rest)
-            elif word == "silent":
-                self.silent = max(self.silent, float(rest))
-            elif word == "log":
-                self.warnings.append(rest)
             else:
                 self.failures.append(line.decode().strip())
 
@@ -154,21 +126,17 @@ class Outcome:
     cpu: float  # microseconds a request, of all processes together
     failures: list[str]
 
-    def row(self, way: str) -> str:
-        """Return a row of the table."""
-        return (
-            f"| {way} | {self.seconds:.1f} s | {self.refusals} | {self.sent_in_stops} | {self.cpu:,.0f} |"
-            + "".join(f"\n{failure}" for failure in self.failures)
-        )
+    def show(self, way: str) -> None:
+        """Print a row of the table, and the failures."""
+        row(way, f"{self.seconds:.1f} s", self.refusals, self.sent_in_stops, f"{self.cpu:,.0f}")
+        print(*self.failures, sep="\n", end="\n" if self.failures else "")
 
 
-async def start(
-    way: str, place: str, sim: Simulator, tasks: int, directory: str, *settings: object
-) -> Worker:
-    """Start one process, which meets others in a directory; `settings` are the last arguments of `work`."""
+async def start(way: str, place: str, sim: Simulator, tasks: int, directory: str) -> Worker:
+    """Start one process, which meets others in a directory."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tests.bench.processes", "work", way, place, sim.data_base_url, sim.api_key),
-        *map(str, (tasks, *settings)),
+        str(tasks),
         stdout=asyncio.subprocess.PIPE,
         env={**os.environ, "CHAINAPI_SHARE_DIR": directory},
     )
@@ -214,39 +182,31 @@ class Hosts:
 
     def used(self) -> float:
         """Return the seconds of CPU that all hosts have used."""
-        return self.cpu + sum(self._about(process)[0] for process in self.processes())
+        return self.cpu + sum(map(_cpu, self._living()))
 
     def kill(self) -> None:
         """Kill the host process that is the oldest: over Redis it has most likely been elected."""
-        oldest = min(self.processes(), key=lambda process: self._about(process)[1])
-        self.cpu += self._about(oldest)[0]
-        os.kill(oldest, signal.SIGKILL)
+        oldest = min(self._living(), key=lambda host: int(host[19]))
+        self.cpu += _cpu(oldest)
+        os.kill(int(oldest[-1]), signal.SIGKILL)
 
-    def processes(self) -> list[int]:
-        """Return the ids of the hosts that live."""
+    def _living(self) -> list[list[str]]:
+        """Return the statuses of the hosts that live, each with its process at the end."""
         locks = [Path(one, "host.lock") for one in self.directories]
-        found = [int(lock.read_text("ascii")) for lock in locks if lock.exists()]
-        return [process for process in found if lives(process)]
-
-    def _about(self, process: int) -> tuple[float, int]:
-        """Return the seconds of CPU that a process has used, and when it began."""
-        return cpu_of(process), int(_status(process)[19])
+        found = [_status(lock.read_text("ascii")) for lock in locks if lock.exists()]
+        return [status for status in found if status]
 
 
-def cpu_of(process: int) -> float:
-    """Return the seconds of CPU that a process has used."""
-    return (int(_status(process)[11]) + int(_status(process)[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def lives(process: int) -> bool:
-    """Return whether a process has not ended; its parent may not know yet."""
+def _status(process: str) -> list[str]:
     with suppress(OSError):
-        return _status(process)[0] != "Z"
-    return False
+        status = Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+        if status[0] != "Z":  # its parent does not know yet that it has ended
+            return [*status, process]
+    return []
 
 
-def _status(process: int) -> list[str]:
-    return Path(f"/proc/{process}/stat").read_text("ascii").rpartition(")")[2].split()
+def _cpu(status: list[str]) -> float:
+    return (int(status[11]) + int(status[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def _run(
@@ -277,6 +237,7 @@ async def _run(
     for worker in workers:
         assert worker.reader is not None
         await asyncio.wait_for(worker.reader, 20)
+        await worker.process.wait()
     cpu += sum(worker.cpu for worker in workers)
     failures = [failure for worker in workers for failure in worker.failures]
     answered = sum(stats.answered.values())
@@ -311,30 +272,20 @@ async def delayed(host: str, port: int, seconds: float) -> AsyncIterator[int]:
         server.close()
 
 
-async def load(session: Session, requests: int) -> None:
-    """Send requests from one worker of a cluster, with sixteen tasks."""
+async def load(requests: int, *, shared: bool) -> None:
+    """Send requests from one worker with sixteen tasks, through the gate of the scheduler or its own."""
+    import chainapi.dask
+
     left = requests
 
-    async def fetch() -> None:
+    async def fetch(session: Session) -> None:
         nonlocal left
         while left > 0:
             left -= 1
             await session.data.get("/v1/chains/43114")
 
-    await asyncio.gather(*(fetch() for _ in range(16)))
-
-
-async def load_shared(requests: int) -> None:
-    """Send requests through the gate of the scheduler."""
-    import chainapi.dask
-
-    await load(chainapi.dask.session(), requests)
-
-
-async def load_alone(requests: int) -> None:
-    """Send requests through a gate of the worker alone."""
-    async with Session() as session:
-        await load(session, requests)
+    async with nullcontext(chainapi.dask.session()) if shared else Session() as session:
+        await asyncio.gather(*(fetch(session) for _ in range(16)))
 
 
 async def cluster_job(*, shared: bool) -> Outcome:
@@ -354,7 +305,7 @@ async def cluster_job(*, shared: bool) -> Outcome:
             if shared:
                 await chainapi.dask.register(client)
             began = time.monotonic()
-            tasks = client.map(load_shared if shared else load_alone, [REQUESTS // 4] * 4, pure=False)
+            tasks = client.map(load, [REQUESTS // 4] * 4, shared=shared, pure=False)
             await client.gather(tasks)  # pyright: ignore[reportGeneralTypeIssues]
             seconds, stats = time.monotonic() - began, sim.stats
     return Outcome(seconds, stats.answered[429], stats.sent_while_stopped, 0.0, [])
@@ -362,13 +313,13 @@ async def cluster_job(*, shared: bool) -> Outcome:
 
 async def report(only: Sequence[str]) -> None:
     """Print the table."""
-    print("| way to share | time | 429s | sent in stops | CPU us a request |\n|---|---|---|---|---|")
+    row("way to share", "time", "429s", "sent in stops", "CPU us a request", head=True)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
 
         async def show(name: str, way: str, place: str, events: Sequence[Event] = (), **rest: Any) -> None:
             if not only or any(word in name for word in only):
-                print((await job(way, place, events, **rest)).row(name), flush=True)
+                (await job(way, place, events, **rest)).show(name)
 
         await show("one process of 64 tasks", "a gate each", "", processes=1)
         await show("a gate each", "a gate each", "")
@@ -392,12 +343,12 @@ async def report(only: Sequence[str]) -> None:
         await show("Redis, restarted", "redis", f"{away}/3", [(5.0, "redis")], restart=restart)
     for name, shared in (("Dask, a gate each", False), ("Dask", True)):
         if not only or any(word in name for word in only):
-            print((await cluster_job(shared=shared)).row(name), flush=True)
+            (await cluster_job(shared=shared)).show(name)
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["work"]:
-        asyncio.run(work(*sys.argv[2:9]))
+        asyncio.run(work(*sys.argv[2:7]))
     else:
         os.environ.setdefault("PYTHONUNBUFFERED", "1")
         asyncio.run(report(sys.argv[1:]))

@@ -8,13 +8,12 @@ from __future__ import annotations
 import gc
 import json
 import time
-from collections.abc import Iterator
 
 from attrs import frozen
 
 from chainapi.simulator import Settings, World
 from chainapi.transport import Request
-from tests.bench.figures import shown
+from tests.bench.figures import row, shown
 
 __all__ = ["bench_simulator"]
 
@@ -39,13 +38,13 @@ CASES = (
 )
 
 
-def bench_simulator() -> Iterator[tuple[str, str, str]]:
+def bench_simulator() -> None:
     """Measure pages that are new, and pages that any simulator of the process has made before."""
     for case in CASES:
         rounds = [_round(case, seed) for seed in range(ROUNDS)]
         for kind, ratios in zip(("new", "kept"), zip(*rounds, strict=True), strict=True):
             what = f"simulator, {case.what} in memory, {kind}, against json.loads"
-            yield what, shown(ratios), case.target
+            row(what, shown(ratios), case.target)
 
 
 def _round(case: Case, seed: int) -> tuple[float, float]:

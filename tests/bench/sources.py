@@ -11,17 +11,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import multiprocessing
 import resource
 import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
 
 from attrs import frozen
 
@@ -29,12 +26,17 @@ from chainapi import Session
 from chainapi.export import export
 from chainapi.export.progress import ExportProgress
 from chainapi.simulator import Simulator
+from tests.bench.figures import child, row
 
 SOURCES = (100, 500, 2_000)
 MOST = 5_000  # sources: 10,000,000 rows
 PAGES, PAGE = 20, 100  # of each source; rows
 FORMATS = ("jsonl", "parquet")
 ROW = 600  # bytes that a row takes on the disk at most
+COLUMNS = (
+    *("format", "rows", "fetching, s", "rest, s", "rows/s", "CPU, us a row", "memory, MiB"),
+    *("peak disk / files", "written / files"),
+)
 
 
 @frozen
@@ -145,28 +147,6 @@ def peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
 
 
-@contextmanager
-def child(
-    work: Callable[..., None], *arguments: object, meanwhile: Callable[[], object] | None = None
-) -> Iterator[Any]:
-    """Run `work` in a process of its own, return its result, and end it.
-
-    Until the result is there, `meanwhile` is called again and again.
-    """
-    context = multiprocessing.get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=work, args=(there, *arguments), daemon=True)
-    process.start()
-    there.close()  # so that the end of the process is the end of what it sends
-    try:
-        while meanwhile is not None and not here.poll(0.2):
-            meanwhile()
-        yield here.recv()
-    finally:
-        process.terminate()
-        process.join()
-
-
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -175,11 +155,7 @@ def main() -> None:
     parser.add_argument("--sources", type=int, action="append", help=f"by default {SOURCES}")
     parser.add_argument("--compact", action="store_true", help="merge small parts")
     given = parser.parse_args()
-    print(
-        "| format | rows | fetching, s | rest, s | rows/s | CPU, us a row | memory, MiB | peak disk / files"
-        " | written / files |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|")
+    row(*COLUMNS, head=True)
     with child(serve) as served, tempfile.TemporaryDirectory() as folder:
         for name in given.formats:
             for sources in given.sources or SOURCES:
@@ -187,7 +163,7 @@ def main() -> None:
                 place.mkdir()
                 out = place / ("rows" if given.folder else f"rows.{name}")
                 use_memory(place / "used", sources * PAGES * PAGE * ROW)
-                print(line_for(served, sources, out, name, compact=given.compact), flush=True)
+                row(*cells_of(served, sources, out, name, compact=given.compact))
                 shutil.rmtree(place)
 
 
@@ -200,34 +176,28 @@ def use_memory(path: Path, size: int) -> None:
     path.unlink()
 
 
-def line_for(served: Served, sources: int, out: Path, name: str, *, compact: bool) -> str:
-    """Export in another process, and return its line of the table.
+def cells_of(served: Served, sources: int, out: Path, name: str, *, compact: bool) -> tuple[str, ...]:
+    """Export in another process, and return its row of the table.
 
     This process measures the folder: that takes CPU.
     """
-    sizes = [0]
+    rows, sizes = sources * PAGES * PAGE, [0]
 
     def note() -> None:
         sizes.append(size_of(out.parent))
 
     with child(measure, served, sources, str(out), name, compact, meanwhile=note) as cost:
-        return line_of(name, sources * PAGES * PAGE, cost, max(sizes))
-
-
-def line_of(name: str, rows: int, cost: Cost, disk: int) -> str:
-    """Return a line of the table."""
-    cells = (
-        f"{name}",
-        f"{rows:,}",
-        f"{cost.fetching:.1f}",
-        f"{cost.rest:.1f}",
-        f"{rows / (cost.fetching + cost.rest):,.0f}",
-        f"{cost.cpu / rows * 1e6:.1f}",
-        f"{cost.memory / 2**20:.0f}",
-        f"{max(disk, cost.files) / cost.files:.2f}",
-        f"{cost.written / cost.files:.2f}",
-    )
-    return f"| {' | '.join(cells)} |"
+        return (
+            name,
+            f"{rows:,}",
+            f"{cost.fetching:.1f}",
+            f"{cost.rest:.1f}",
+            f"{rows / (cost.fetching + cost.rest):,.0f}",
+            f"{cost.cpu / rows * 1e6:.1f}",
+            f"{cost.memory / 2**20:.0f}",
+            f"{max(*sizes, cost.files) / cost.files:.2f}",
+            f"{cost.written / cost.files:.2f}",
+        )
 
 
 if __name__ == "__main__":

@@ -11,13 +11,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any
+from functools import cache
+from typing import Any, get_type_hints
 
 import aiohttp
+import cattrs
 import msgspec
 import pyarrow as pa
 import pydantic
@@ -27,16 +30,15 @@ from yarl import URL
 
 from chainapi import MetricPoint, Pages, Session
 from chainapi.models import EvmBlock
-from tests.bench import walks
-from tests.bench.figures import shown
-from tests.bench.pages import canned_server
+from tests.bench.figures import row, shown
+from tests.bench.pages import BLOCKS, POINTS, canned_server
 
 SECONDS, LEAST, MOST = 12.0, 3, 9  # of the rounds of a line, and their numbers
 
 
 @frozen
 class Work:
-    """Walks to do: their number, at once or one after the other, and their pages.
+    """Walks to do: their number, which are at once, and their pages.
 
     `nulls` counts the rows from one with null to the next; 0 is without.
     """
@@ -46,7 +48,6 @@ class Work:
     rows: int
     pages: int
     walks: int = 1
-    at_once: bool = True
     nulls: int = 0
 
     @property
@@ -60,14 +61,13 @@ class Contestant:
     """Client that walks: `opened` with a base address, then `walk` for each walk.
 
     `begin` fetches a first page, which is not measured: it loads certificates, and opens a connection. `walk`
-    returns the number of rows. `loop` makes the event loop; None stands for that of asyncio.
+    returns the number of rows.
     """
 
     name: str
     opened: Callable[[str], AbstractAsyncContextManager[Any]]
     begin: Callable[[Any, Work], Awaitable[object]]
     walk: Callable[[Any, Work], Awaitable[int]]
-    loop: Callable[[], asyncio.AbstractEventLoop] | None = None
 
     async def run(self, base: str, work: Work) -> float:
         """Do the work, and return the CPU seconds that it took."""
@@ -75,10 +75,7 @@ class Contestant:
             await self.begin(client, work)
             gc.collect()
             began = time.process_time()
-            if work.at_once:
-                rows = sum(await asyncio.gather(*(self.walk(client, work) for _ in range(work.walks))))
-            else:
-                rows = sum([await self.walk(client, work) for _ in range(work.walks)])
+            rows = sum(await asyncio.gather(*(self.walk(client, work) for _ in range(work.walks))))
             took = time.process_time() - began
         if rows != work.total:
             raise RuntimeError(f"{self.name}: {rows} rows of {work.total}")
@@ -86,17 +83,15 @@ class Contestant:
 
     def cpu(self, base: str, work: Work) -> float:
         """Do the work in an event loop of its own, and return the CPU seconds that it took."""
-        with asyncio.Runner(loop_factory=self.loop) as runner:
-            return runner.run(self.run(base, work))
+        return asyncio.run(self.run(base, work))
 
 
-# Loops by hand: each reads a body and returns its rows and the next token.
-
-Read = Callable[[bytes], tuple[Sequence[Any], str | None]]
+# Rows as users write them down
 
 
-class BlockModel(pydantic.BaseModel, alias_generator=to_camel):
-    """A block for Pydantic."""
+@frozen
+class Block:
+    """A block."""
 
     block_number: int
     block_timestamp: int
@@ -111,87 +106,111 @@ class BlockModel(pydantic.BaseModel, alias_generator=to_camel):
     cumulative_transactions: int
 
 
-class PointModel(pydantic.BaseModel):
-    """A point for Pydantic."""
+@frozen
+class Point:
+    """A point of a metric."""
 
     timestamp: int
     value: float
 
 
-class BlockPage(pydantic.BaseModel):
-    """A page of blocks for Pydantic."""
+NUMBERS = {"block_timestamp": int, "tx_count": int, "timestamp": int, "value": float}  # others are texts
+FIELDS = {BLOCKS: "blocks", POINTS: "results"}
+MODELS: dict[str, type[Any]] = {BLOCKS: Block, POINTS: Point}
+OURS: dict[str, Any] = {BLOCKS: list[EvmBlock], POINTS: list[MetricPoint]}
 
-    blocks: list[BlockModel]
-    nextPageToken: str | None = None  # noqa: N815 - the name on the wire
+
+@cache
+def struct_of(path: str) -> Any:
+    """Return the Struct of a page, with rows as they are on the wire."""
+    fields = [(name, NUMBERS.get(name, str)) for name in get_type_hints(MODELS[path])]
+    kind = msgspec.defstruct("Row", fields, rename="camel")
+    return msgspec.defstruct("Body", [(FIELDS[path], list[kind]), ("nextPageToken", str | None, None)])  # type: ignore[valid-type]
 
 
-class PointPage(pydantic.BaseModel):
-    """A page of points for Pydantic."""
+@cache
+def pydantic_of(path: str) -> Any:
+    """Return the Pydantic model of a page."""
+    fields: Any = {name: (kind, ...) for name, kind in get_type_hints(MODELS[path]).items()}
+    kind: Any = pydantic.create_model("Row", __config__={"alias_generator": to_camel}, **fields)
+    page: Any = {FIELDS[path]: (list[kind], ...), "nextPageToken": (str | None, None)}
+    return pydantic.create_model("Page", **page)
 
-    results: list[PointModel]
-    nextPageToken: str | None = None  # noqa: N815 - the name on the wire
+
+CONVERTER = cattrs.Converter(detailed_validation=False)
+_renamed: Any = {name: cattrs.gen.override(rename=to_camel(name)) for name in get_type_hints(Block)}
+CONVERTER.register_structure_hook(Block, cattrs.gen.make_dict_structure_fn(Block, CONVERTER, **_renamed))
+
+
+# Loops by hand: each reads a body and returns its rows and the next token.
+
+Rows = Sequence[Any]
+Read = Callable[[bytes], tuple[Rows, str | None]]
+
+
+def _typed(path: str, decode: Callable[[bytes], Any], make: Callable[[Rows], Rows] | None = None) -> Read:
+    name = FIELDS[path]
+
+    def read(body: bytes) -> tuple[Rows, str | None]:
+        page = decode(body)
+        rows = getattr(page, name)
+        return rows if make is None else make(rows), page.nextPageToken
+
+    return read
+
+
+def _untyped(path: str, make: Callable[[Rows], Rows] | None = None) -> Read:
+    name = FIELDS[path]
+
+    def read(body: bytes) -> tuple[Rows, str | None]:
+        page = json.loads(body)
+        rows = page[name]
+        return rows if make is None else make(rows), page.get("nextPageToken")
+
+    return read
+
+
+def raw(path: str) -> Read:
+    """Read nothing: a search in the bytes finds the token."""
+    rows = range(100)
+
+    def read(body: bytes) -> tuple[Rows, str | None]:
+        found = re.search(rb'"nextPageToken":"([^"]+)"', body)
+        return rows, found[1].decode() if found else None
+
+    return read
 
 
 def structs(path: str) -> Read:
     """Read Structs."""
-    return _typed(path, lambda rows: rows)
+    return _typed(path, msgspec.json.Decoder(struct_of(path)).decode)
 
 
 def same_objects(path: str) -> Read:
     """Read the objects that chainapi makes."""
-    kind: Any = list[EvmBlock] if path == walks.BLOCKS else list[MetricPoint]
-    return _typed(path, lambda rows: msgspec.convert(rows, kind, from_attributes=True, strict=False))
 
+    def make(rows: Rows) -> Rows:
+        made: Rows = msgspec.convert(rows, OURS[path], from_attributes=True, strict=False)
+        return made
 
-def _typed(path: str, make: Callable[[Any], Any]) -> Read:
-    blocks, points = msgspec.json.Decoder(walks.BlockBody), msgspec.json.Decoder(walks.PointBody)
-
-    def read_blocks(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = blocks.decode(body)
-        return make(page.blocks), page.nextPageToken
-
-    def read_points(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = points.decode(body)
-        return make(page.results), page.nextPageToken
-
-    return read_blocks if path == walks.BLOCKS else read_points
+    return _typed(path, msgspec.json.Decoder(struct_of(path)).decode, make)
 
 
 def dicts(path: str) -> Read:
     """Read dicts with the json module."""
-    name = "blocks" if path == walks.BLOCKS else "results"
-
-    def read(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = json.loads(body)
-        return page[name], page.get("nextPageToken")
-
-    return read
+    return _untyped(path)
 
 
 def pydantic_models(path: str) -> Read:
     """Read models of Pydantic."""
-
-    def read_blocks(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = BlockPage.model_validate_json(body)
-        return page.blocks, page.nextPageToken
-
-    def read_points(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = PointPage.model_validate_json(body)
-        return page.results, page.nextPageToken
-
-    return read_blocks if path == walks.BLOCKS else read_points
+    return _typed(path, pydantic_of(path).model_validate_json)
 
 
 def plain_cattrs(path: str) -> Read:
     """Read attrs objects with json and cattrs."""
-    name, kind = ("blocks", walks.Block) if path == walks.BLOCKS else ("results", walks.PlainPoint)
-    several: Any = list[kind]  # type: ignore[valid-type]
-
-    def read(body: bytes) -> tuple[Sequence[Any], str | None]:
-        page = json.loads(body)
-        return walks.CONVERTER.structure(page[name], several), page.get("nextPageToken")
-
-    return read
+    kind: Any = MODELS[path]
+    several: Any = list[kind]
+    return _untyped(path, lambda rows: CONVERTER.structure(rows, several))
 
 
 def by_hand(
@@ -245,7 +264,7 @@ def session(base: str) -> Session:
 
 def stream(client: Session, work: Work) -> Pages[Any]:
     """Return the stream of a walk."""
-    if work.path == walks.BLOCKS:
+    if work.path == BLOCKS:
         return client.data.evm.blocks(43114, page_size=work.rows)
     return client.metrics.avg_tps(43114)
 
@@ -316,28 +335,16 @@ TABLES = (
 FEW = (STRUCT, SAME, PYDANTIC, PAGES, COLLECT)
 
 
-def on_uvloop() -> tuple[Contestant, ...]:
-    """Return clients on uvloop, and the same on asyncio after them."""
-    import uvloop
-
-    fast = [evolve(one, loop=uvloop.new_event_loop) for one in (STRUCT, SAME, PAGES)]
-    slow = [evolve(one, name=f"{one.name}, asyncio") for one in (STRUCT, PAGES)]
-    return (*fast, *slow)
-
-
-BLOCKS, POINTS = walks.BLOCKS, walks.POINTS
-LINES: tuple[tuple[Work, Callable[[], tuple[Contestant, ...]]], ...] = (
-    (Work("10 blocks, 1 walk", BLOCKS, 10, 400), lambda: ALL),
-    (Work("10 blocks, 64 walks", BLOCKS, 10, 8, 64), lambda: ALL),
-    (Work("10 blocks, 1,000 walks", BLOCKS, 10, 2, 1_000), lambda: FEW),
-    (Work("100 blocks, 1 walk", BLOCKS, 100, 200), lambda: ALL),
-    (Work("100 blocks, 64 walks", BLOCKS, 100, 4, 64), lambda: ALL),
-    (Work("100 blocks, 1,000 walks", BLOCKS, 100, 2, 1_000), lambda: FEW),
-    (Work("100 blocks, short walks of 3 pages", BLOCKS, 100, 3, 60, at_once=False), lambda: FEW),
-    (Work("100 blocks, null in each 7th row", BLOCKS, 100, 200, nulls=7), lambda: FEW),
-    (Work("100 blocks, 1 walk, uvloop", BLOCKS, 100, 200), on_uvloop),
-    (Work("2,160 points, 1 walk", POINTS, 2_160, 60), lambda: ALL),
-    (Work("2,160 points, 64 walks", POINTS, 2_160, 2, 64), lambda: ALL),
+LINES: tuple[tuple[Work, tuple[Contestant, ...]], ...] = (
+    (Work("10 blocks, 1 walk", BLOCKS, 10, 400), ALL),
+    (Work("10 blocks, 64 walks", BLOCKS, 10, 8, 64), ALL),
+    (Work("10 blocks, 1,000 walks", BLOCKS, 10, 2, 1_000), FEW),
+    (Work("100 blocks, 1 walk", BLOCKS, 100, 200), ALL),
+    (Work("100 blocks, 64 walks", BLOCKS, 100, 4, 64), ALL),
+    (Work("100 blocks, 1,000 walks", BLOCKS, 100, 2, 1_000), FEW),
+    (Work("100 blocks, null in each 7th row", BLOCKS, 100, 200, nulls=7), FEW),
+    (Work("2,160 points, 1 walk", POINTS, 2_160, 60), ALL),
+    (Work("2,160 points, 64 walks", POINTS, 2_160, 2, 64), ALL),
 )
 
 
@@ -364,7 +371,7 @@ def chosen(words: Sequence[str]) -> Iterator[tuple[Work, dict[str, list[float]]]
     """Measure the lines whose names have all words."""
     for work, contestants in LINES:
         if all(word in work.name for word in words):
-            yield work, measure(work, contestants())
+            yield work, measure(work, contestants)
 
 
 def main(words: Sequence[str] = ()) -> None:
@@ -372,25 +379,23 @@ def main(words: Sequence[str] = ()) -> None:
     for work, measured in chosen(words):
         ratios = ", ".join(f"{name} {shown(of)}" for name, of in list(measured.items())[1:])
         most = target(work) + ("; to_arrow <= 1.00" if "to_arrow" in measured else "")
-        print(f"| {work.name}, against Structs by hand | {ratios} | {most} |", flush=True)
+        row(f"{work.name}, against Structs by hand", ratios, most)
 
 
 def markdown(words: Sequence[str] = ()) -> None:
-    """Print the table of the docs: lines by clients, as ratios to Structs by hand on the same event loop."""
-    names = [one.name for one in (*ALL, *on_uvloop())][1:]
-    columns = list(dict.fromkeys(name for name in names if name != STRUCT.name))
-    print(f"| | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}", flush=True)
+    """Print the table of the docs: lines by clients, as ratios to Structs by hand."""
+    names = [one.name for one in ALL[1:]]
+    row("", *names, head=True)
     for work, measured in chosen(words):
-        cells = [shown(measured[name]) if name in measured else "" for name in columns]
-        print(f"| {work.name} | {' | '.join(cells)} |", flush=True)
+        row(work.name, *(shown(measured[name]) if name in measured else "" for name in names))
 
 
 def tables() -> None:
     """Print the ways to a table, as ratios to Structs by hand that are dropped."""
-    print("| work | client | CPU, Structs by hand = 1 |\n|---|---|---|", flush=True)
+    row("work", "client", "CPU, Structs by hand = 1", head=True)
     for work in (Work("100 blocks", BLOCKS, 100, 60), Work("2,160 points", POINTS, 2_160, 60)):
         for name, ratios in measure(work, TABLES).items():
-            print(f"| {work.name} | {name} | {shown(ratios)} |", flush=True)
+            row(work.name, name, shown(ratios))
 
 
 def target(work: Work) -> str:

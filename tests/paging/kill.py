@@ -11,7 +11,6 @@ import asyncio
 import multiprocessing
 import os
 import signal
-import time
 from itertools import count
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -23,7 +22,7 @@ from attrs import frozen
 from chainapi import Checkpoint, Session
 from chainapi.simulator import Simulator
 
-__all__ = ["Killed", "walk_and_kill"]
+__all__ = ["walk_and_kill"]
 
 BLOCKS = "/v1/chains/43114/blocks"
 PAGE = 5  # rows
@@ -41,24 +40,6 @@ class Job:
     folder: str
     descending_key: str | None
     die_at: int
-
-
-@frozen
-class Killed:
-    """Result of a walk through kills."""
-
-    kills: int
-    requests: int
-    rows: int
-    lines: list[int]
-    seconds: float
-
-    def check(self, pages: int, kills: int) -> None:
-        """Raise AssertionError unless each row is there once and in order."""
-        assert self.kills == kills
-        assert len(self.lines) == self.rows == pages * PAGE
-        assert self.lines == list(range(self.lines[0], self.lines[0] - pages * PAGE, -1))
-        assert self.requests > pages  # what was lost with a walker was requested again
 
 
 class Walker:
@@ -118,15 +99,20 @@ def _walk(job: Job) -> None:
     Walker(job).run()
 
 
-def walk_and_kill(pages: int, kills: int, seed: int, *, descending_key: str | None = None) -> Killed:
-    """Walk `pages` pages with `kills` deaths at places drawn from `seed`."""
-    began = time.monotonic()
+def walk_and_kill(pages: int, kills: int, seed: int, *, descending_key: str | None = None) -> None:
+    """Walk `pages` pages with `kills` deaths at places drawn from `seed`.
+
+    Raise AssertionError unless each row is there once and in order.
+    """
     with TemporaryDirectory() as folder:
         died, requests = asyncio.run(_supervise(pages, kills, seed, descending_key, folder))
         lines = [int(line) for line in Path(folder, "rows").read_bytes().split()]
         checkpoint = Checkpoint.loads(Path(folder, "checkpoint").read_text())
     assert checkpoint.done
-    return Killed(died, requests, checkpoint.rows, lines, time.monotonic() - began)
+    assert died == kills
+    assert len(lines) == checkpoint.rows == pages * PAGE
+    assert lines == list(range(lines[0], lines[0] - pages * PAGE, -1))
+    assert requests > pages  # what was lost with a walker was requested again
 
 
 async def _supervise(

@@ -8,15 +8,14 @@ is left, and compares.
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from unittest.mock import patch
 
 from attrs import evolve, frozen
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from chainapi import Checkpoint
 from chainapi._paging import given, walk
@@ -41,12 +40,11 @@ from chainapi.events import (
     Restarted,
     TokenRenewed,
 )
-from tests.paging.choices import ACTIONS, BEGINNING, LASTING, MANNERS
 from tests.paging.oracle import Walked
 from tests.paging.service import LIFETIME, SHUT, Fault, Label, Manners, Service
-from tests.paging.worlds import EPOCH, FlowWorld, SessionWorld, World
+from tests.paging.worlds import EPOCH, World
 
-__all__ = ["FlowMachine", "PagingMachine"]
+__all__ = ["PagingMachine"]
 
 READS = 60  # attempts at reading the rest; every fault and every death of a token takes one
 
@@ -60,22 +58,6 @@ class Saved:
 
 
 How = Literal["pages", "rows", "collect"]
-Act = TypeVar("Act", bound=Callable[..., None])
-
-
-def drawn_from(choices: Mapping[str, Sequence[Any]]) -> dict[str, st.SearchStrategy[Any]]:
-    """Return a strategy for each argument."""
-    return {name: st.sampled_from(options) for name, options in choices.items()}
-
-
-_rule: Any = rule  # whose overloads take no arguments by a mapping
-
-
-def action(act: Act) -> Act:
-    """Make a method a rule of the machine, with the arguments listed for its name."""
-    name = act.__name__
-    made: Act = _rule(**drawn_from(ACTIONS[name]))(act)
-    return precondition(lambda self: not self.fragile)(made) if name in LASTING else made
 
 
 def _sound(drawn: Manners) -> Manners:
@@ -98,6 +80,8 @@ def _sound(drawn: Manners) -> Manners:
 def _scaled_down(manners: Manners) -> ExitStack:
     """Scale the limits of the client down, so that lists of a few rows reach them."""
     stack = ExitStack()
+    if not manners.small:
+        return stack
     stack.enter_context(patch.object(given, "NEIGHBORS", 6))
     stack.enter_context(patch.object(given, "MAX_TIES", 4))
     stack.enter_context(patch.object(given, "HEAD", 8))
@@ -106,40 +90,26 @@ def _scaled_down(manners: Manners) -> ExitStack:
     return stack
 
 
-class PagingMachine(RuleBasedStateMachine):
+class PagingMachine:
     """Machine of one service and one reader at a time, all in virtual time.
 
-    It runs on a session, as users have it.
+    It makes the service, and a stream over it in a session, as users have it.
     """
 
-    make_world: type[SessionWorld | FlowWorld] = SessionWorld
+    model: Any = None  # of rows that are no points
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, drawn: Manners, rows: int, prefetch: int, patience: bool) -> None:
         self.saved: list[Saved] = []
         self.hopeless = False
         self.collecting = False
         self.renewed = False  # a token was, and none died since
         self.depth = 0  # pages since a stream or a pass began
-        self.limits = ExitStack()
-
-    # The beginning
-
-    @initialize(
-        drawn=st.builds(Manners, **drawn_from(MANNERS)),
-        rows=st.sampled_from(BEGINNING["rows"]),
-        prefetch=st.sampled_from(BEGINNING["prefetch"]),
-        patience=st.sampled_from(BEGINNING["patience"]),
-    )
-    def begin(self, drawn: Manners, rows: int, prefetch: int, patience: bool) -> None:
-        """Make the service, and a stream over it."""
         self.manners = _sound(drawn)
-        if self.manners.small:
-            self.limits = _scaled_down(self.manners)
+        self.limits = _scaled_down(self.manners)
         self.service = Service(self.manners)
         self.service.insert(rows)
         self.max_attempts = 4 if patience else 1
-        self.world: World = self.make_world(self.service, self.max_attempts, self._hear)
+        self.world = World(self.service, self.max_attempts, self._hear, self.model)
         self._start_over(prefetch)
 
     def _start_over(self, prefetch: int = 0) -> None:
@@ -234,28 +204,23 @@ class PagingMachine(RuleBasedStateMachine):
 
     # What the reader does
 
-    @action
     def read_pages(self, count: int) -> None:
         """Read pages as they are."""
         self._run(lambda: self._pages(count))
 
-    @action
     def read_rows(self, count: int) -> None:
         """Read rows, and break."""
         self._run(lambda: self._rows(count))
 
-    @action
     def collect(self, limit: int | None) -> None:
         """Collect some rows, or all."""
         self._run(lambda: self._collect(limit))
 
-    @action
     def cancelled(self, delay: float, how: How) -> None:
         """Cancel the reader at any time."""
         if how != "collect":  # whose rows would be lost with it
             self._run(lambda: self._stopped(delay, how, None))
 
-    @action
     def closed_meanwhile(self, delay: float, how: How, session: bool) -> None:
         """Close the stream or its session in a read; resume from its checkpoint."""
         end = "session" if session else "stream"
@@ -263,7 +228,6 @@ class PagingMachine(RuleBasedStateMachine):
         self._run(lambda: self._stopped(delay, how, end))
         self._resume(Saved(self.pages.checkpoint, self.walked), 0, "restart")
 
-    @action
     def resume(
         self,
         back: int,
@@ -286,7 +250,6 @@ class PagingMachine(RuleBasedStateMachine):
             self.service.delete(at)
         self._resume(self.saved[-1 - back % len(self.saved)], prefetch, on_expired)
 
-    @action
     def interrupted(self, count: int, grown: int, shrunk: int) -> None:
         """Read some rows, and read on another day, when the list has changed."""
         self._run(lambda: self._rows(count))
@@ -309,73 +272,58 @@ class PagingMachine(RuleBasedStateMachine):
 
     # What happens meanwhile
 
-    @action
     def wait(self, seconds: float) -> None:
         """Let time pass."""
-        self._run(lambda: self.world.sleep(seconds))
+        self._run(lambda: asyncio.sleep(seconds))
 
-    @action
     def wait_for_death(self, late: float) -> None:
         """Wait until the token in hand is as old as its lifetime, or nearly."""
         token = self.service.tokens.get(self.pages.checkpoint.token or "")
         if token is not None:
-            self._run(
-                lambda: self.world.sleep(max(0.0, token.requested + LIFETIME + late - self.world.time()))
-            )
+            self._run(lambda: asyncio.sleep(max(0.0, token.requested + LIFETIME + late - self.world.time())))
 
-    @action
     def move_wall_clock(self, seconds: float) -> None:
         """Set the wall clock."""
         self.world.wall += seconds
         self.service.wall_went_back |= seconds < 0
 
-    @action
     def insert(self, count: int) -> None:
         """Add rows."""
         self.service.insert(count)
 
-    @action
     def delete(self, index: int) -> None:
         """Delete a row."""
         self.service.delete(index)
 
-    @action
     def copy(self, index: int) -> None:
         """Add a row equal to another one, beside it."""
         self.service.copy(index)
 
-    @action
     def mislay(self, index: int) -> None:
         """Add a new row anywhere, even against the descending order of a list."""
         self.service.mislay(index)
 
-    @action
     def change(self, index: int) -> None:
         """Change a row."""
         self.service.change(index)
 
-    @action
     def move(self, index: int) -> None:
         """Move a row, as if it was written again."""
         self.service.move(index)
 
-    @action
     def shut(self) -> None:
         """Refuse the next page, whichever its token."""
         self.service.shut_page(next(reversed(self.service.tokens), None))
 
-    @action
     def reopen(self) -> None:
         """Refuse no page any more."""
         self.service.shut_page(None)
 
-    @action
     def fail(self, fault: Fault, count: int) -> None:
         """Let the next requests fail."""
         if not (self.fragile and fault.broken):
             self.service.faults.extend([fault] * count)
 
-    @action
     def forget_tokens(self, newest: int | None) -> None:
         """Let tokens die early: all, or the newest."""
         self.service.forget(newest)
@@ -383,23 +331,13 @@ class PagingMachine(RuleBasedStateMachine):
 
     # The end
 
-    def teardown(self) -> None:
-        """Read all that is left, and look for leftovers."""
-        try:
-            if hasattr(self, "world"):
-                self._finish()
-                del self.pages
-                self.world.check_left()
-        finally:
-            self.end()
-
     def end(self) -> None:
         """End the world, and restore the limits of the client."""
         self.limits.close()
-        if hasattr(self, "world"):
-            self.world.close()
+        self.world.close()
 
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Read all that is left, and look for leftovers."""
         self.service.shut_page(None)
         for _ in range(READS):
             if self.hopeless or self.pages.exhausted:
@@ -408,6 +346,8 @@ class PagingMachine(RuleBasedStateMachine):
         assert self.hopeless or self.pages.exhausted, "the walk never ends"
         if self.hopeless and self.manners.repeat is not None:
             self._check_whole()  # all pages were there before the service began to repeat them
+        del self.pages
+        self.world.check_left()
 
     def _check_whole(self) -> None:
         """Check that all rows that were always there have been given."""
@@ -564,9 +504,3 @@ def _is_part(labels: Sequence[Label], sent: Sequence[Label]) -> bool:
     """Check whether these rows are some of those, in the same order."""
     rest = iter(sent)
     return all(label in rest for label in labels)
-
-
-class FlowMachine(PagingMachine):
-    """Machine of the same reader on the walk alone: no event loop, no session."""
-
-    make_world = FlowWorld

@@ -1,4 +1,4 @@
-"""List service as nasty as the specification allows, and its transport.
+"""List service as nasty as the specification allows.
 
 Smaller than the simulator, and meaner: it inserts, deletes, moves and changes rows while they are read,
 forgets tokens, shuts pages, repeats pages and rows, and fails. It also checks its client: a token that has
@@ -9,19 +9,15 @@ each an `AssertionError`.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from math import inf
-from typing import Literal, NoReturn
-from urllib.parse import parse_qsl, urlsplit
+from typing import Literal
 
 import msgspec
 from attrs import define, evolve, field, frozen
 
-from chainapi.errors import APIConnectionError
-from chainapi.transport import Request, Response
-
-__all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "NastyTransport", "Row", "Service"]
+__all__ = ["LIFETIME", "SHUT", "Fault", "Label", "Manners", "Row", "Service"]
 
 LIFETIME = 86_400.0  # seconds
 MOST_REQUESTS = 1_500  # of one example; a walk that needs more runs in circles
@@ -409,47 +405,3 @@ class Service:
 
 def _bound(query: dict[str, str]) -> int | None:
     return int(query["end"]) if "end" in query else None
-
-
-@define(eq=False)
-class NastyTransport:
-    """Transport to a `Service` in any world, which has the clock.
-
-    The world lets time pass.
-    """
-
-    service: Service
-    clock: Callable[[], float]
-    sleep: Callable[[float], Awaitable[None]]
-    stall: Callable[[], Awaitable[NoReturn]]
-    flying: int = 0
-
-    async def send(self, request: Request) -> Response:
-        """Send a request: the service answers half way through its latency."""
-        self.flying += 1
-        try:
-            return await self._exchange(dict(parse_qsl(urlsplit(request.url).query)))
-        finally:
-            self.flying -= 1
-
-    async def _exchange(self, query: dict[str, str]) -> Response:
-        service, half = self.service, self.service.manners.latency / 2
-        requested = self.clock()
-        service.sent(query, requested)
-        fault = service.faults.popleft() if service.faults else Fault()
-        if half:
-            await self.sleep(half)
-        if fault.status is not None:
-            headers = {} if fault.retry_after is None else {"retry-after": f"{fault.retry_after:g}"}
-            return Response(fault.status, headers, b'{"message": "later", "nextPageToken": "wrong"}')
-        status, body = service.answer(query, requested, self.clock())
-        if fault.broken == "stall":
-            await self.stall()
-        if half:
-            await self.sleep(half)
-        if fault.broken == "cut":
-            raise APIConnectionError("the connection was closed in the middle of the body")
-        return Response(status, {}, body[: len(body) // 2] if fault.broken == "garbled" else body)
-
-    async def aclose(self) -> None:
-        """Do nothing."""

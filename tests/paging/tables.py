@@ -12,7 +12,6 @@ from attrs import frozen
 
 from tests.paging.machine import PagingMachine
 from tests.paging.service import Label
-from tests.paging.worlds import SessionWorld
 
 __all__ = ["TableMachine"]
 
@@ -44,16 +43,10 @@ def entries(table: Any) -> list[Entry]:
     ]
 
 
-class TableWorld(SessionWorld):
-    """World of sessions whose rows have a model, so that pages become columns."""
-
-    model = Row
-
-
 class TableMachine(PagingMachine):
     """Machine that reads record batches of one row, and whole tables."""
 
-    make_world = TableWorld
+    model = Row
 
     def _label(self, row: Any) -> Label:
         return int(row.value), int(row.value % 1 * 8)

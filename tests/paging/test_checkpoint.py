@@ -171,7 +171,12 @@ DAMAGES: list[tuple[dict[str, Any], str]] = [
         ({"head": head}, r"\$\.head")
         for head in (None, MARK, [5], [MARK[1:]], [MARK.upper()], ["*"], [MARK * 3])
     ),
-    ({"following": 1}, r"\$\.following"),
+    *(({"following": value}, r"\$\.following") for value in (1, None)),
+    ({"following": True, "watermark": ...}, "has no watermark"),
+    *(
+        ({"range": value}, r"\$\.range")
+        for value in ("a", [1, 2], {"start": "1"}, {"start": True, "end": 2}, 0)
+    ),
     ({"chainapi_checkpoint": ...}, "no checkpoint"),
     ({"chainapi_checkpoint": None}, "format is None"),
     ({"chainapi_checkpoint": True}, "format is True"),

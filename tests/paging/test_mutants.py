@@ -7,12 +7,12 @@ import gc
 import pytest
 
 from chainapi.errors import ChainAPIError
-from tests.paging.mutants import MUTANTS
+from tests.paging.mutants import MUTANTS, mutated
 from tests.paging.scripts import play
 
 pytestmark = [pytest.mark.proof, pytest.mark.sample]
 
-CASES = [(name, script) for name, mutant in MUTANTS.items() for script in mutant.scripts]
+CASES = [(name, script) for name, mutant in MUTANTS.items() for script in mutant["scripts"]]
 
 
 def test_each_mutant_has_a_script() -> None:
@@ -24,8 +24,7 @@ def test_each_mutant_has_a_script() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_mutant_is_caught(name: str, script: int) -> None:
     """A mutant fails in a script that passes without it."""
-    mutant = MUTANTS[name]
-    play(script, mutant.machine)
-    with mutant.make(), pytest.raises((AssertionError, ChainAPIError, KeyError)):
-        play(script, mutant.machine)
+    play(script)
+    with mutated(name), pytest.raises((AssertionError, ChainAPIError, KeyError)):
+        play(script)
     gc.collect()  # what a mutant leaves behind is not the next test's
