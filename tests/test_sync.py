@@ -60,7 +60,7 @@ def test_resources_options_and_quota_are_those_of_the_session(api: Any) -> None:
     assert api.quota.keys() == {"metrics", "data"}
     assert api.run(lambda session: session.data.evm.blocks(CHAIN).first()) is not None
     assert "blocks" in dir(api.data.evm)
-    assert api.data.evm.blocks.__doc__.startswith("Walk the blocks")
+    assert api.data.evm.blocks.__doc__.startswith("Read the blocks")
     assert "Session" in repr(api)
 
 

@@ -43,6 +43,7 @@ _BASES = {"MetricPoint": MetricPoint, "str": None}
 _NOT_OF_LISTS = {
     "limit": "limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
     "page_size": "the pages of this route have no size to choose: leave it out",
+    "model": "the rows of a route have its own class: session.data.list(path, model=...) takes another",
 }
 
 

@@ -743,7 +743,7 @@ class Quota(Struct, eq=False):
             waiting=waiting,
             in_flight=len(self.flying),
             unix_time=unix_time,
-            requests=policy is not None and policy.requests,
+            counts_requests=policy is not None and policy.requests,
             plan="" if plan is None else plan.plan,
         )
 

@@ -147,8 +147,8 @@ class QuotaSnapshot:
         unix_time: `time` as Unix time in seconds; None if unknown.
         spenders: who spent the quota: each process and tag since the gate began, those with the most units
             first.
-        requests: whether limit and remaining count requests, whatever these cost: while a `Limit` of the
-            session holds requests back.
+        counts_requests: whether limit and remaining count requests, whatever these cost: while a `Limit` of
+            the session holds requests back.
         plan: name of the published plan that counts; empty without one.
 
     """
@@ -164,7 +164,7 @@ class QuotaSnapshot:
     in_flight: Number = 0
     unix_time: float | None = None
     spenders: tuple[Spender, ...] = ()
-    requests: bool = False
+    counts_requests: bool = False
     plan: Text = ""
 
     @property
@@ -258,7 +258,7 @@ def seconds_left(requests: float, price: float | None, quota: QuotaSnapshot) -> 
 
     They leave by a quota as it is known now; without a known quota or price only a stop counts.
     """
-    price = 1.0 if quota.requests else price
+    price = 1.0 if quota.counts_requests else price
     stop = quota.stopped_for
     if price is None or quota.remaining is None or not quota.limit or not quota.window:
         return stop

@@ -228,7 +228,7 @@ def _show(terminal: Terminal, target: str) -> int:
     rows, size = sum(file.rows for file in found), sum(file.size for file in found)
     terminal.note(f"{counted(rows, 'row')} in {counted(len(found), 'file')}, {size:,} bytes")
     for label, number in newest.items():
-        terminal.note(f"newest of {label}: {number:,}")
+        terminal.note(f"newest of {label}: {number}")
     return 0
 
 

@@ -529,7 +529,7 @@ def _share(shown: QuotaSnapshot, processes: int) -> Limit:
     """
     if shown.limit is None or shown.window is None:
         return TRICKLE
-    return Limit(max(1.0, shown.limit / processes), shown.window, units=not shown.requests)
+    return Limit(max(1.0, shown.limit / processes), shown.window, units=not shown.counts_requests)
 
 
 def _join(number: int, member: Member) -> Join:

@@ -546,7 +546,7 @@ def test_a_target_is_shown() -> None:
     assert (name, rows) == ("blocks/part-00000001.jsonl", "60")
     assert int(size) == Path(name).stat().st_size
     newest = max(row["block_timestamp"] for row in rows_in(name) if row["source"] == "43114")
-    assert f"chainapi: newest of 43114: {newest:,}" in shown.err.splitlines()
+    assert f"chainapi: newest of 43114: {newest}" in shown.err.splitlines()
     other = chainapi("export", "--show", "nothing/")
     assert (other.code, other.out) == (FAILED, "")
     assert "nothing has no export" in other.err

@@ -196,12 +196,16 @@ def test_services_and_groups_can_be_copied() -> None:
             "'limit'; limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
         ),
         (
+            lambda session: session.data.evm.blocks(43114, model=dict),
+            "'model'; the rows of a route have its own class: session.data.list(path, model=...) takes",
+        ),
+        (
             lambda session: session.metrics.avg_tps(43114, page_size=3),
             "'page_size'; the pages of this route have no size to choose: leave it out",
         ),
         (lambda session: session.metrics.list("/v2/rows", until="endTimestamp"), "descending_key"),
     ],
-    ids=["milliseconds", "backwards", "limit", "page size", "bound without an order"],
+    ids=["milliseconds", "backwards", "limit", "model", "page size", "bound without an order"],
 )
 async def test_arguments_that_mean_something_else(call: Callable[[Any], Any], answer: str) -> None:
     """Bounds that no row meets, and arguments of other methods, are refused before any request."""

@@ -209,7 +209,7 @@ async def blocks(service: Service, limit: Limit, number: int) -> tuple[float | N
         await asyncio.sleep(30.0)
         quota = session.quota["data"]
         await asyncio.gather(*calls)
-        return quota.limit, quota.remaining, quota.requests
+        return quota.limit, quota.remaining, quota.counts_requests
 
 
 UNITS = FromFirst(1000.0, 60.0)  # with a weight of 10: 100 requests a minute
