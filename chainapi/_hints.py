@@ -100,6 +100,11 @@ class ByService(dict[str, T]):
         """Refuse a wrong name."""
         raise KeyError(f"{name!r} is no configured service: the names are {', '.join(map(repr, self))}")
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(f"it has no attribute {name!r}: write ['data'] or ['metrics']")
+
 
 class AsyncStreamOnly:
     """Stream whose rows only asynchronous code reads."""

@@ -14,7 +14,7 @@ from concurrent.futures import CancelledError, wait
 from functools import update_wrapper
 from inspect import signature
 from threading import Lock, Thread
-from typing import Any, Self, TypeVar, cast
+from typing import Any, NoReturn, Self, TypeVar, cast
 
 from chainapi._api.binding import Group
 from chainapi._api.service import ServiceAPI
@@ -186,6 +186,9 @@ class SyncStream(_Part):
     def __iter__(self) -> Iterator[Any]:
         lists = isinstance(self._target, Pages)
         return self._read(self._target.items, self._limit) if lists else self.pages()
+
+    def __getitem__(self, place: object) -> NoReturn:
+        raise TypeError("a stream has no index: write `stream.first()`, or collect its rows first")
 
     def pages(self) -> Iterator[Any]:
         """Return an iterator of the pages of a list."""

@@ -111,6 +111,8 @@ def test_errors_have_their_type_and_the_line_of_the_caller() -> None:
             api.metrics.avg_tps(999).first()
         with pytest.raises(AttributeError, match=r"did you mean session\.data\.evm\.blocks"):
             _ = api.data.evm.blokcs
+        with pytest.raises(TypeError, match=r"write `stream\.first\(\)`"):
+            _ = api.data.evm.blocks(CHAIN)[0]
         with pytest.raises(CancelledError):
             api.run(cancelling)
         with pytest.raises(ConfigurationError, match=r"run\(\) takes a function: run\(main\), not run\(main"):

@@ -21,7 +21,7 @@ from msgspec.structs import fields, replace
 
 from chainapi import models
 from chainapi._api.identity import identity_of
-from chainapi._api.options import CALL_OPTIONS, Options
+from chainapi._api.options import CALL_OPTIONS, OPTIONS, Options
 from chainapi._api.routes import Route
 from chainapi._http.threads import in_thread
 from chainapi._paging.rows import Identity
@@ -47,7 +47,7 @@ _NOT_OF_LISTS = {
 }
 
 
-_OPTIONS = {
+_PARAMETERS = {
     one.name: inspect.Parameter(
         one.name,
         inspect.Parameter.KEYWORD_ONLY,
@@ -171,7 +171,7 @@ class Endpoint:
         declared = inspect.signature(self.function)
         *own, _ = declared.parameters.values()
         names = CALL_OPTIONS if self.single else Options.__struct_fields__
-        return declared.replace(parameters=[*own, *map(_OPTIONS.__getitem__, names)])
+        return declared.replace(parameters=[*own, *map(_PARAMETERS.__getitem__, names)])
 
     @cached_property
     def _layout(self) -> tuple[tuple[str, ...], Mapping[str, Any], frozenset[str]]:
@@ -201,9 +201,9 @@ class Endpoint:
         """Bind arguments as Python does, with its errors."""
         names = [name for name in self.signature.parameters if name != "self"]
         unknown = [name for name in kwargs if name not in names]
-        refuse_unknown(
-            unknown, names, self.function.__name__, kwargs, advice=None if self.single else _NOT_OF_LISTS
-        )
+        advice = {name: f"{name}= is an option of session.with_options()" for name in OPTIONS}
+        advice |= {} if self.single else _NOT_OF_LISTS
+        refuse_unknown(unknown, names, self.function.__name__, kwargs, advice)
         try:
             bound = self.signature.bind(*args, **kwargs)
         except TypeError as error:

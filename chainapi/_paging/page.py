@@ -54,9 +54,9 @@ class Page(Generic[T]):
 
         def __getattr__(self, name: str) -> NoReturn:
             rows = () if name.startswith("_") or name == "items" else self.items[:1]
-            hint = ": it is an attribute of each row in `page.items`"
-            known = any(hasattr(row, name) for row in rows)
-            raise AttributeError(f"a page has no attribute {name!r}{hint if known else ''}")
+            of_rows = any(hasattr(row, name) for row in rows)
+            hint = "it is one of each row in `page.items`" if of_rows else "its rows are `page.items`"
+            raise AttributeError(f"a page has no attribute {name!r}: {hint}")
 
         def __getitem__(self, place: object) -> NoReturn:
             raise TypeError("a page has no index: write `page.items[0]`")

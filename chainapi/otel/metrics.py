@@ -46,7 +46,7 @@ _SERVICE = ("chainapi.service",)
 _SERVER = (*_SERVICE, "server.address", "server.port")
 _METHOD = (*_SERVER, "http.request.method", "url.scheme", "url.template")
 
-REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, *_ = METRICS = (
+METRICS: tuple[Instrument, ...] = (
     Instrument(
         "http.client.request.duration",
         "histogram",
@@ -101,6 +101,7 @@ REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED, *_ = METRICS = (
     Instrument("chainapi.quota.limit", "gauge", "{unit}", "Units of that quota in one window.", _SERVER),
     Instrument("chainapi.quota.waiting", "gauge", "{request}", "Requests that wait for that quota.", _SERVER),
 )
+REQUESTS, CALLS, WAITS, RETRIES, REFUSALS, RESTARTS, CACHED = METRICS[:7]
 
 
 def server_of(origin: str) -> Attributes:

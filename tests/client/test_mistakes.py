@@ -127,10 +127,10 @@ async def test_a_page_is_no_row() -> None:
     """A field of the rows that is read from their page names `page.items`."""
     async with simulated(Simulator()) as session:
         page: Any = await anext(session.data.evm.blocks(43114))
-        with pytest.raises(AttributeError, match=r"'block_number': it is an attribute of each row"):
+        with pytest.raises(AttributeError, match=r"'block_number': it is one of each row"):
             print(page.block_number)
-        with pytest.raises(AttributeError, match=r"a page has no attribute 'blocknumber'$"):
-            print(page.blocknumber)
+        with pytest.raises(AttributeError, match=r"no attribute 'rows': its rows are `page\.items`"):
+            print(page.rows)
         with pytest.raises(TypeError, match=r"write `page\.items\[0\]`"):
             print(page[0])
 
@@ -140,6 +140,9 @@ async def test_a_quota_of_no_service_names_the_services() -> None:
     async with simulated(Simulator()) as session:
         with pytest.raises(KeyError, match=r"'Data' is no configured service: .*'metrics', 'data'"):
             print(session.quota["Data"])
+        quota: Any = session.quota
+        with pytest.raises(AttributeError, match=r"no attribute 'data': write \['data'\] or \['metrics'\]"):
+            print(quota.data)
 
 
 @pytest.mark.parametrize(
@@ -196,6 +199,10 @@ def test_services_and_groups_can_be_copied() -> None:
             "'limit'; limit= belongs to the reader: .items(limit=...) or .collect(limit=...)",
         ),
         (
+            lambda session: session.data.evm.blocks(43114, timeout=3),
+            "'timeout'; timeout= is an option of session.with_options()",
+        ),
+        (
             lambda session: session.data.evm.blocks(43114, model=dict),
             "'model'; the rows of a route have its own class: session.data.list(path, model=...) takes",
         ),
@@ -205,7 +212,7 @@ def test_services_and_groups_can_be_copied() -> None:
         ),
         (lambda session: session.metrics.list("/v2/rows", until="endTimestamp"), "descending_key"),
     ],
-    ids=["milliseconds", "backwards", "limit", "model", "page size", "bound without an order"],
+    ids=["milliseconds", "backwards", "limit", "timeout", "model", "page size", "bound without an order"],
 )
 async def test_arguments_that_mean_something_else(call: Callable[[Any], Any], answer: str) -> None:
     """Bounds that no row meets, and arguments of other methods, are refused before any request."""
