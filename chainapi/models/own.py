@@ -141,10 +141,15 @@ def _of_struct(made: cattrs.Converter, kind: Any) -> _Hook:
         alike, made, _cattrs_use_alias=True, _cattrs_forbid_extra_keys=config.forbid_unknown_fields
     )
 
+    listed = [one.name for one in fields_of(struct) if any(part.kind == "enum" for part in one.type.parts())]
+
     def make(value: Any, _: Any) -> Any:
         if config.tag is not None and value.get(config.tag_field, config.tag) != config.tag:
             raise ValueError(f"Invalid value {value[config.tag_field]!r}")
-        return msgspec.convert(read(value, alike), kind, from_attributes=True)
+        found = read(value, alike)
+        for name in listed:  # msgspec takes the values of members, and not all members
+            setattr(found, name, msgspec.to_builtins(getattr(found, name)))
+        return msgspec.convert(found, kind, from_attributes=True)
 
     return _checked(dict, make)
 

@@ -225,7 +225,7 @@ FIELDS: list[tuple[Any, list[tuple[Any, Any]], list[tuple[Any, str, str]]]] = [
 ]
 # A Struct is checked by msgspec, too: it makes a list of a sequence, and has other rules for the rest.
 NOT_IN_STRUCTS: tuple[Any, ...] = (Sequence[Gas], typing.Sequence, SMALL, SMALL | None, EITHER)
-NOT_IN_STRUCTS += (Level, list[Level], Level | None, NftToken)
+NOT_IN_STRUCTS += (NftToken,)
 # Further values of each type: what a class makes of them, each kind does.
 VALUES = [
     *("null", "true", "0", "1", "-5", "1.0", "1.5", "1e400", "1e20", "0.1234567890123456789"),
