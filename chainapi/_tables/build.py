@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, TypeAlias
 
 from attrs import define, field, frozen
 
@@ -33,50 +33,7 @@ __all__ = ["Inferred", "TableBuilder", "Typed", "batch_of", "builder_of", "table
 BATCH_ROWS = 16_384  # rows that wait before they become arrays: fewer cost more each, more take memory
 
 
-class TableBuilder(Protocol):
-    """Builder of one table, row by row and page by page.
-
-    Attributes:
-        typed: whether the types of the columns do not depend on the rows.
-
-    """
-
-    typed: ClassVar[bool]
-
-    @property
-    def taken(self) -> int:
-        """Number of rows taken, those included that are left out."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of rows of the table."""
-        ...
-
-    def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
-        """Take rows, which have these indices in their page.
-
-        Raises:
-            ColumnValueError: a value does not fit its column; no row was taken.
-
-        """
-        ...
-
-    def table(self) -> Any:
-        """Return the rows taken so far as a `pyarrow.Table`.
-
-        Raises:
-            ConfigurationError: rows without a model have values of types that do not fit together.
-
-        """
-        ...
-
-    def partial(self) -> Any:
-        """Return the rows taken before an error: a table, or a list without a model."""
-        ...
-
-
-def builder_of(model: Any, amounts: Amounts, left_out: list[Invalid], *, lenient: bool) -> Typed | Inferred:
+def builder_of(model: Any, amounts: Amounts, left_out: list[Invalid], *, lenient: bool) -> TableBuilder:
     """Return the builder of a table.
 
     Args:
@@ -134,7 +91,14 @@ def _layout_of(model: Any, amounts: Amounts) -> _Layout | None:
 
 @define(eq=False)
 class Typed:
-    """Builder for rows of a model: the types of its columns do not depend on the rows."""
+    """Builder of a table, row by row and page by page, for rows of a model.
+
+    Attributes:
+        typed: whether the types of the columns do not depend on the rows.
+        taken: number of rows taken, those included that are left out.
+        size: number of rows of the table.
+
+    """
 
     typed: ClassVar[bool] = True
 
@@ -148,7 +112,12 @@ class Typed:
     _count: int = field(default=0, init=False)  # their rows
 
     def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
-        """Take rows, which have these indices in their page (see `TableBuilder`)."""
+        """Take rows, which have these indices in their page.
+
+        Raises:
+            ColumnValueError: a value does not fit its column; no row was taken.
+
+        """
         columns, invalid = self._columns(rows, indices)
         self._left_out += invalid
         self.taken += len(rows)
@@ -159,12 +128,12 @@ class Typed:
             self._flush()
 
     def table(self) -> Any:
-        """Return the rows taken so far (see `TableBuilder`)."""
+        """Return the rows taken so far as a `pyarrow.Table`."""
         self._flush()
         return pa.Table.from_batches(self._batches, self._layout.schema)
 
     def partial(self) -> Any:
-        """Return the rows taken so far (see `TableBuilder`)."""
+        """Return the rows taken before an error as a table."""
         return self.table()
 
     def _columns(
@@ -210,7 +179,7 @@ _ADVICE = 'with on_invalid="raw", a table leaves such rows out'
 
 @define(eq=False)
 class Inferred:
-    """Builder for rows without columns: JSON values, and rows of other classes."""
+    """Builder as `Typed`, for rows without columns: JSON values, and rows of other classes."""
 
     typed: ClassVar[bool] = False
 
@@ -219,7 +188,7 @@ class Inferred:
     _rows: list[dict[str, Any]] = field(factory=list[dict[str, Any]], init=False)
 
     def add(self, rows: Sequence[Any], indices: Sequence[int]) -> None:
-        """Take rows, which have these indices in their page (see `TableBuilder`)."""
+        """Take rows, which have these indices in their page."""
         self._left_out += [row for row in rows if isinstance(row, Invalid)]
         self._rows += [_as_dict(row) for row in rows if not isinstance(row, Invalid)]
         self.taken += len(rows)
@@ -230,12 +199,17 @@ class Inferred:
         return len(self._rows)
 
     def table(self) -> Any:
-        """Return the rows taken so far (see `TableBuilder`)."""
+        """Return the rows taken so far as a `pyarrow.Table`.
+
+        Raises:
+            ConfigurationError: rows have values of types that do not fit together.
+
+        """
         names = dict.fromkeys(name for row in self._rows for name in row)
         return pa.table({name: self._inferred(name) for name in names})
 
     def partial(self) -> list[dict[str, Any]]:
-        """Return the rows taken so far."""
+        """Return the rows taken before an error."""
         return self._rows
 
     def _inferred(self, name: str) -> Any:
@@ -249,6 +223,9 @@ class Inferred:
                 f" {error}; pass {A_MODEL}"
             ) from None
         return made
+
+
+TableBuilder: TypeAlias = Typed | Inferred
 
 
 def _check_inferred(kind: Any, values: Sequence[Any]) -> None:
