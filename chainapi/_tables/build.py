@@ -179,7 +179,10 @@ _ADVICE = 'with on_invalid="raw", a table leaves such rows out'
 
 @define(eq=False)
 class Inferred:
-    """Builder as `Typed`, for rows without columns: JSON values, and rows of other classes."""
+    """Builder for rows without columns: JSON values, and rows of other classes.
+
+    It has the attributes of `Typed`.
+    """
 
     typed: ClassVar[bool] = False
 
