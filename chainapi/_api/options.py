@@ -187,7 +187,7 @@ _CHECKS: Mapping[str, Callable[[Any], Any]] = {
     "cache": _cache,
 }
 OPTIONS = (*_CHECKS, "max_attempts", "max_waiting", "headers")
-CALL_OPTIONS = ("priority", "deadline", "tag")  # of `ResourceOptions`: the ones that each call has
+CALL_OPTIONS = tuple(ResourceOptions.__annotations__)  # the options that each call has
 
 
 def is_misspelt(name: str) -> bool:

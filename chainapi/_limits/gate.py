@@ -28,7 +28,7 @@ from chainapi._limits.headers import RateLimitInfo
 from chainapi._limits.member import MAX_IN_FLIGHT, GateSettings, Member
 from chainapi._limits.queue import Ask, Queue, RequestGroup, Wait, Waiter, WaitingLimit, share
 from chainapi._limits.quota import Quota, Reservation
-from chainapi._limits.spenders import SpenderCounts, Spenders
+from chainapi._limits.spenders import Account, Spenders
 from chainapi._limits.verdict import Verdict
 from chainapi._limits.view import Limit, QuotaSnapshot
 from chainapi.errors import APITimeoutError, QuotaWaitError
@@ -159,7 +159,7 @@ class Permit:
     __slots__ = ("_account", "_gate", "_group", "_reservation")
 
     def __init__(
-        self, gate: Gate, reservation: Reservation, group: RequestGroup | None, account: SpenderCounts
+        self, gate: Gate, reservation: Reservation, group: RequestGroup | None, account: Account
     ) -> None:
         account.in_flight += 1
         self._account = account
@@ -384,7 +384,7 @@ class Gate:
             member.group.in_flight += 1
         return Permit(self, reservation, member.group, self._account(member, ask.tag))
 
-    def _account(self, member: Member, tag: str | None) -> SpenderCounts:
+    def _account(self, member: Member, tag: str | None) -> Account:
         """Return the account to use; a member remembers the account of its own tag."""
         account = member.account if tag is None else self._spenders.account(member.process, tag)
         if account is None or account.closed:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from chainapi._limits.queue import RequestGroup, Wait
-from chainapi._limits.spenders import SpenderCounts
+from chainapi._limits.spenders import Account
 from chainapi._limits.view import Limit, whole
 from chainapi.errors import QueueFullError, QuotaWaitError
 
@@ -77,7 +77,7 @@ class Member:
         self.process = process
         self.tag = tag
         self.timeout = timeout
-        self.account: SpenderCounts | None = None  # of its tag, in the gate that it joined
+        self.account: Account | None = None  # of its tag, in the gate that it joined
         self.ceiling: Ceiling | None = None if rate is None else Ceiling(rate)
         self.limits: tuple[Limit, ...] = tuple(limits)
         self.plan: str = next((limit.plan for limit in self.limits if limit.plan), "")
@@ -91,7 +91,7 @@ class Member:
         self._common = group
         self.enter(None)
 
-    def enter(self, account: SpenderCounts | None) -> None:
+    def enter(self, account: Account | None) -> None:
         """Begin in a gate, with the account of the tag there.
 
         Requests in the last gate count in the last group: their ends can wake nobody in this gate.

@@ -6,7 +6,7 @@ from attrs import define, field
 
 from chainapi._limits.view import Spender
 
-__all__ = ["MOST_SPENDERS", "OTHER", "SpenderCounts", "Spenders"]
+__all__ = ["MOST_SPENDERS", "OTHER", "Account", "Spenders"]
 
 MOST_SPENDERS = 256
 FORGOTTEN = 32  # accounts that are added up at once, so that it is rarely done
@@ -14,7 +14,7 @@ OTHER = "other"  # tag of the spenders that are added up
 
 
 @define(eq=False, repr=False)
-class SpenderCounts:
+class Account:
     """Counts of one spender; see `Spender`. The gate counts.
 
     `used` is the number of requests that the gate had sent at its last use, `closed` whether it was added up.
@@ -50,15 +50,15 @@ class Spenders:
     use it too while every account has requests under way.
     """
 
-    _accounts: dict[tuple[str, str], SpenderCounts] = field(factory=dict[tuple[str, str], SpenderCounts])
+    _accounts: dict[tuple[str, str], Account] = field(factory=dict[tuple[str, str], Account])
 
-    def account(self, process: str, tag: str) -> SpenderCounts:
+    def account(self, process: str, tag: str) -> Account:
         """Return the account of a spender; do not keep it once it is `closed`."""
         account = self._accounts.get((process, tag))
         if account is None:
             if len(self._accounts) >= MOST_SPENDERS - 1 and not self._add_up():
                 process, tag = "", OTHER
-            account = self._accounts.setdefault((process, tag), SpenderCounts(process, tag))
+            account = self._accounts.setdefault((process, tag), Account(process, tag))
         return account
 
     def shown(self) -> tuple[Spender, ...]:
@@ -69,7 +69,7 @@ class Spenders:
     def _add_up(self) -> bool:
         """Add up the accounts used least recently; return False if all are in use."""
         idle = [one for one in self._accounts.values() if one.idle and (one.process, one.tag) != ("", OTHER)]
-        other = self._accounts.setdefault(("", OTHER), SpenderCounts("", OTHER))
+        other = self._accounts.setdefault(("", OTHER), Account("", OTHER))
         for one in sorted(idle, key=lambda one: one.used)[:FORGOTTEN]:
             del self._accounts[one.process, one.tag]
             one.closed = True

@@ -27,7 +27,7 @@ except ModuleNotFoundError as _missing:
     raise missing_extra("chainapi.otel needs", _missing.name, "otel") from None
 
 from chainapi.otel.metrics import CACHED, RESTARTS, Metrics
-from chainapi.otel.spans import Call
+from chainapi.otel.spans import CallTelemetry
 
 __all__ = ["ChainAPIInstrumentor", "OpenTelemetry"]
 
@@ -61,7 +61,7 @@ class OpenTelemetry:
         self._tracer = get_tracer("chainapi", __version__, tracer_provider, _SCHEMA)
         self._metrics = _metrics_of(meter_provider or get_meter_provider())
         self._propagator = propagator or TraceContextTextMapPropagator()
-        self._calls: dict[int | None, Call] = {}  # under way
+        self._calls: dict[int | None, CallTelemetry] = {}  # under way
 
     def observe(self, session: Observed) -> None:
         """Observe the quotas of a session, as long as it lives; a `Session` calls it."""
@@ -78,7 +78,7 @@ class OpenTelemetry:
             use = {"chainapi.service": event.service, "chainapi.cache.use": event.use}
             self._metrics.record(CACHED, 1, use)
         elif isinstance(event, CallBegan):
-            self._calls[event.call] = Call(self._tracer, self._metrics, event)
+            self._calls[event.call] = CallTelemetry(self._tracer, self._metrics, event)
         elif isinstance(event, CallEvent) and (call := self._calls.get(event.call)) is not None:
             if isinstance(event, CallEnded):
                 del self._calls[event.call]

@@ -135,7 +135,7 @@ class Metrics:
                 meter.create_observable_gauge(one.name, [callback], one.unit, one.meaning)
 
     def record(self, instrument: Instrument, value: float, known: Attributes) -> None:
-        """Record seconds or a count, with those of the attributes that the table names."""
+        """Record seconds or a count, with the attributes that the table names."""
         self._record[instrument.name](value, chosen(instrument.attributes, known))
 
     def observe(self, session: Observed) -> None:

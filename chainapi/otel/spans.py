@@ -33,7 +33,7 @@ from chainapi.otel.metrics import (
     server_of,
 )
 
-__all__ = ["SPANS", "Call", "SpanType"]
+__all__ = ["SPANS", "CallTelemetry", "SpanType"]
 
 # Outcomes of a call that are no error: the caller left, or nobody needed the page any more.
 _NOT_FAILED = frozenset({"", "CancelledError", "GeneratorExit", "GivenUp"})
@@ -96,8 +96,8 @@ _CALL, _ATTEMPT, _WAIT = SPANS = (
 )
 
 
-class Call:
-    """Call that is under way.
+class CallTelemetry:
+    """Telemetry of a call that is under way.
 
     Args:
         tracer: makes the spans.
@@ -146,7 +146,7 @@ class Call:
             case CallEnded():
                 self._ended(event)
             case _:
-                pass  # of the walk, after the call
+                pass  # of the stream, after the call
 
     @contextmanager
     def attempt(self, propagator: TextMapPropagator) -> Iterator[Mapping[str, str]]:
