@@ -152,7 +152,7 @@ def _record(model: Any, *, outer: bool) -> Factory:
 
 
 def _echo(of: Type, text: str) -> Any:
-    """Return a value of the request as one of a row; None if it is none of the type."""
+    """Return a value of the request as a row has it; None if it does not fit the type."""
     if of.kind == "text":
         return SYNONYMS.get(text, text) if of.choices and text not in of.choices else text
     if of.kind == "integer" and re.fullmatch("0|[1-9][0-9]{0,77}", text):

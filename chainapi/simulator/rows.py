@@ -45,7 +45,7 @@ class Rows(ABC):
 
 @frozen(cache_hash=True)
 class Timed(Rows):
-    """Rows of which one is added each `step` seconds.
+    """Rows of a list that gains one each `step` seconds.
 
     Attributes:
         size: number of rows at the beginning.

@@ -167,7 +167,7 @@ class World:
     def rows_of(self, path: str, query: Mapping[str, str], now: float | None = None) -> list[Row]:
         """Return all rows of a list, see `Simulator.rows_of`.
 
-        Lists that grow with time are those of `now`, by default the time of the latest request.
+        Lists that grow with time are as they are at `now`, by default the time of the latest request.
         """
         match = self._list_at(path)
         if now is not None:

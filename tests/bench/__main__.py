@@ -1,8 +1,8 @@
 """Benchmark report: each figure beside its target, ``python -m tests.bench [NAME...]``.
 
 Figures are CPU time of this process: the median of paired runs, with the least and the greatest. The names of
-`BENCHES` choose lines. Those of `PROGRAMS` have processes and tables of their own, and the last one takes
-minutes of real time.
+`BENCHES` choose lines. The programs of `PROGRAMS` have processes and tables of their own, and the last one
+takes minutes of real time.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def test_limits(how: str, size: int | None, limit: int, prefetch: int) -> None:
 @settings(max_examples=40)
 @given(rows=st.integers(0, 40), size=st.none() | st.integers(1, 50), stop=st.integers(0, 6))
 def test_batches(rows: int, size: int | None, stop: int) -> None:
-    """Batches have the size, or that of a page, but for the last; a checkpoint resumes behind any of them."""
+    """Batches but the last have the given size, or are pages; a checkpoint resumes behind any of them."""
 
     async def main() -> None:
         async with simulated(Simulator(rows=rows)) as session:

@@ -84,7 +84,7 @@ def test_what_is_missing_is_named(arguments: dict[str, Any], metrics: str, data:
 
 
 def test_a_misspelt_variable_is_named() -> None:
-    """A variable with a name like that of a missing setting is named, without its value."""
+    """A variable that looks like a misspelt setting is named, without its value."""
     metrics, data = resolved(environment={"CHAINAPI_DATA_BASEURL": "https://h", "CHAINAPI_OPENAPI": "x"})
     assert isinstance(metrics, Unconfigured)
     assert isinstance(data, Unconfigured)

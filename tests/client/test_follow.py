@@ -127,7 +127,7 @@ def test_restarts_lose_and_repeat_nothing(
 
 
 async def some(stream: Any, most: int) -> list[Any]:
-    """Return some rows, at most those of ten minutes; an error is no end, and has the position."""
+    """Return some rows, for at most ten minutes; an error is no end, and has the position."""
     rows: list[Any] = []
     try:
         async with asyncio.timeout(600):

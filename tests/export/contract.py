@@ -356,7 +356,7 @@ class Place:
         return sorted(found.rglob("part-*")) if self.target.folder else [found] if found.exists() else []
 
     def listed(self) -> list[Path]:
-        """Return the files with rows that the export names, with what it says of those of a folder."""
+        """Return the files with rows that the export names; of a folder, with what it says of each."""
         here, named = self.local(), dict[Path, Any]()
         for one in files(self.out):
             named[here / str(one.path).removeprefix(f"{self.out_folder}/")] = one

@@ -33,7 +33,7 @@ PATIENT = 5  # attempts, after which a session gives up on a route that refuses 
 
 
 def errands(costs: Iterable[float | Errand]) -> Sequence[Errand]:
-    """Return errands; those of one cost have a route, and this cost is documented."""
+    """Return errands; equal costs share a route, and are documented."""
     return [one if isinstance(one, Errand) else Errand(f"/{one:g}", one, one) for one in costs]
 
 
@@ -112,7 +112,7 @@ class Run:
         given_up: requests whose route refused them again and again.
         overdue: requests that left later than `max_wait` allows.
         rest: requests that wait or are in flight at the end.
-        refused: times of the refusals, those of closed routes apart.
+        refused: times of the refusals, without closed routes.
         attempts: begin of the last attempt of each request, and its number.
         turned_away: when a `QuotaWaitError` ended a request, and its `retry_after`.
 
@@ -171,7 +171,7 @@ class Run:
         return 100.0 * min(1.0, quickest(self.case).seconds / self.seconds)
 
     def end(self) -> float:
-        """Return the seconds until the last answer, those of slow requests and closed routes apart."""
+        """Return the seconds until the last answer, without slow requests and closed routes."""
         case = self.case
         apart = {*case.slow, *filter(case.closed, range(len(case.errands)))}
         return max((when for when, one in self.passed if one not in apart), default=case.start) - case.start

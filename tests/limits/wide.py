@@ -425,7 +425,7 @@ def _priors(rng: random.Random, costs: Sequence[float]) -> list[float | None]:
 
 
 def _changed(rng: random.Random, case: Case) -> Case:
-    """Let the limit change once while the job runs; that of two limits, or of a penalty, stays."""
+    """Let the limit change once while the job runs; two limits, or one with a penalty, stay."""
     server, build = case.server(), case.server
     if rng.random() >= 0.1 or isinstance(server, Stacked | Penal):
         return case

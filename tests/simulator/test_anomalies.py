@@ -24,7 +24,6 @@ from tests.simulator.test_routes import LISTS, SINGLES, fields_of, loads, needed
 
 BLOCKS = "/data/v1/chains/7/blocks"
 TRANSACTIONS = "/data/v1/chains/7/transactions"
-INTERNALS = "/data/v1/chains/7/addresses/0x1/transactions:listInternals"
 ALL_TRANSACTIONS = "/data/v1/transactions"
 TPS = "/metrics/v1/avg_tps/7"
 SIZED = [name for name in LISTS if ROUTES[name].page_size is not None]
