@@ -21,7 +21,7 @@ from msgspec.structs import fields, replace
 
 from chainapi import models
 from chainapi._api.identity import identity_of
-from chainapi._api.options import CALL_OPTIONS, OPTIONS, Options
+from chainapi._api.options import OPTIONS, ListOptions, Options, ResourceOptions
 from chainapi._api.routes import Route
 from chainapi._http.threads import in_thread
 from chainapi._paging.rows import Identity
@@ -47,15 +47,15 @@ _NOT_OF_LISTS = {
 }
 
 
-_PARAMETERS = {
-    one.name: inspect.Parameter(
+_PARAMETERS = [
+    inspect.Parameter(
         one.name,
         inspect.Parameter.KEYWORD_ONLY,
         default=one.default,
         annotation=Options.__annotations__[one.name],
     )
     for one in fields(Options)
-}
+]
 
 
 class Endpoint:
@@ -170,8 +170,9 @@ class Endpoint:
         """Signature of the method, with a parameter for each option."""
         declared = inspect.signature(self.function)
         *own, _ = declared.parameters.values()
-        names = CALL_OPTIONS if self.single else Options.__struct_fields__
-        return declared.replace(parameters=[*own, *map(_PARAMETERS.__getitem__, names)])
+        taken = (ResourceOptions if self.single else ListOptions).__annotations__
+        options = [one for one in _PARAMETERS if one.name in taken]
+        return declared.replace(parameters=[*own, *options])
 
     @cached_property
     def _layout(self) -> tuple[tuple[str, ...], Mapping[str, Any], frozenset[str]]:
